@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/cron"
 )
 
 // Overlap is what a schedule does when the previous run has not finished.
@@ -141,7 +143,7 @@ func (s Schedule) Normalize() (Schedule, error) {
 	if err != nil {
 		return s, err
 	}
-	if timing.next(now).IsZero() {
+	if timing.Next(now).IsZero() {
 		return s, &ScheduleError{"cron", "it names no time that comes: there is no such day"}
 	}
 	n.Spec, err = n.Spec.Normalize()
@@ -163,7 +165,7 @@ func (s *Schedule) asks(other *Schedule) bool {
 }
 
 // timing parses when the schedule's runs are due.
-func (s *Schedule) timing() (timing, error) { return parseTiming(s.Cron, s.TimeZone, s.Since) }
+func (s *Schedule) timing() (cron.Times, error) { return parseTiming(s.Cron, s.TimeZone, s.Since) }
 
 // The layouts of times in the ids of actions: of runs that were due, and of runs that
 // RunNow requested.

@@ -102,7 +102,7 @@ func (s *Schedule) plan(after time.Time) error {
 	if err == nil {
 		s.NextRunAt = time.Time{}
 		if !s.Paused {
-			s.NextRunAt = timing.next(after)
+			s.NextRunAt = timing.Next(after)
 		}
 	}
 	return err

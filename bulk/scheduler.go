@@ -98,7 +98,7 @@ func (e *Engine) attend(ctx context.Context, s Schedule, now time.Time) (again t
 	if err != nil {
 		return again, fmt.Errorf("schedule %q: %w", s.Name, err)
 	}
-	d := timing.dueAt(s.NextRunAt, now, s.CatchUp)
+	d := dueAt(&timing, s.NextRunAt, now, s.CatchUp)
 	s.NextRunAt = d.next
 	skip := false
 	if !d.run.IsZero() {

@@ -11,9 +11,10 @@ import (
 // passStep is how long the same pass is handed out again.
 const passStep = 5 * time.Second
 
-// issuePass puts a pass, bound to a client unless that is zero, into the answer to a visitor
-// who is inside. A visit that has ended gets none, though it may hold its slot for a moment longer.
-func (e *Engine) issuePass(op *operation, a *Answer, place Place, client [4]byte) error {
+// issuePass puts a pass into the answer to a visitor who is inside: of the client and the
+// fingerprint of an earlier pass, or of the ticket. A visit that has ended gets none, though
+// it may hold its slot for a moment longer.
+func (e *Engine) issuePass(op *operation, a *Answer, place Place, of Pass) error {
 	if !place.Until.After(place.Now) {
 		return &GoneError{Expired, place.Number}
 	}
@@ -34,7 +35,7 @@ func (e *Engine) issuePass(op *operation, a *Answer, place Place, client [4]byte
 	}
 	pass, err := op.ring.SignPass(op.room, Pass{
 		Room: op.room.Name, Generation: op.room.Generation, Number: place.Number, Epoch: op.room.Epoch,
-		IssuedAt: issued, ExpiresAt: expires, Client: client, Proven: a.Proven,
+		IssuedAt: issued, ExpiresAt: expires, Client: of.Client, Fingerprint: of.Fingerprint, Proven: a.Proven,
 	})
 	if err != nil {
 		return fmt.Errorf("sign the pass of visitor %s: %w", strconv.FormatInt(place.Number, 10), err)
@@ -59,7 +60,7 @@ func (e *Engine) AskPass(ctx context.Context, name, pass string, client netip.Ad
 		if parsed.Client, err = bound(op.room, parsed.Client, client); err != nil {
 			return fmt.Errorf("%w: %w", ErrBadPass, err)
 		}
-		places, err := e.store.Ask(ctx, op.terms, []int64{parsed.Number}, true)
+		places, err := e.store.Ask(ctx, op.terms, []Bearer{parsed.bearer()}, true)
 		if err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func (e *Engine) AskPass(ctx context.Context, name, pass string, client netip.Ad
 			return ErrBadPass
 		}
 		answer = Answer{ID: place.Number, State: Inside, Proven: parsed.Proven}
-		if err := e.issuePass(&op, &answer, place, parsed.Client); err != nil {
+		if err := e.issuePass(&op, &answer, place, parsed); err != nil {
 			return err
 		}
 		e.estimate(&op, &answer, place)
@@ -95,7 +96,7 @@ func (e *Engine) Renew(ctx context.Context, name, ticket string, client netip.Ad
 		if err != nil {
 			return err
 		}
-		place, err := e.store.Renew(ctx, op.terms, parsed.Number)
+		place, err := e.store.Renew(ctx, op.terms, parsed.bearer())
 		if err != nil {
 			return err
 		}
@@ -113,7 +114,7 @@ func (e *Engine) LeavePass(ctx context.Context, name, pass string) error {
 		if err != nil {
 			return err
 		}
-		_, err = e.store.Leave(ctx, op.terms, parsed.Number, Left)
+		_, err = e.store.Leave(ctx, op.terms, parsed.bearer(), Left)
 		return err
 	})
 }
@@ -126,7 +127,7 @@ func (e *Engine) RevokeTicket(ctx context.Context, name, ticket string) error {
 		if err != nil {
 			return err
 		}
-		return e.revoke(ctx, &op, parsed.Number)
+		return e.revoke(ctx, &op, parsed.bearer())
 	})
 }
 
@@ -147,12 +148,12 @@ func (e *Engine) RevokeVisitor(ctx context.Context, name, key string) error {
 		if number == 0 {
 			return ErrNoVisitor
 		}
-		return e.revoke(ctx, &op, number)
+		return e.revoke(ctx, &op, Bearer{Number: number})
 	})
 }
 
-func (e *Engine) revoke(ctx context.Context, op *operation, number int64) error {
-	place, err := e.store.Leave(ctx, op.terms, number, Revoked)
+func (e *Engine) revoke(ctx context.Context, op *operation, bearer Bearer) error {
+	place, err := e.store.Leave(ctx, op.terms, bearer, Revoked)
 	if err == nil && place.State == Gone {
 		return ErrNoVisitor
 	}

@@ -249,7 +249,8 @@ func (e *Engine) view(ctx context.Context, r *Room) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	view := View{Room: *r, Status: status, Phase: PhaseOf(r, &status, status.Now)}
+	at := r.At(status.Now)
+	view := View{Room: *r, Status: status, Phase: PhaseOf(at, &status, status.Now), Event: at.occurrence()}
 	if r.Settings.limit() == Auto {
 		limit := r.Limit()
 		view.Found = &limit
@@ -264,12 +265,16 @@ func (e *Engine) view(ctx context.Context, r *Room) (View, error) {
 	return view, nil
 }
 
-// Settings returns the settings of a room, from memory if the room was seen before, also
+// Settings returns the settings of a room, as by [Room.At], from memory if the room was seen before, also
 // while the store is unavailable.
 func (e *Engine) Settings(ctx context.Context, name string) (Settings, error) {
 	k, err := e.catalog.get(ctx, name)
 	if err != nil {
 		return Settings{}, err
 	}
-	return k.room.Load().Settings, nil
+	now, ok := e.clock.now()
+	if !ok {
+		now = time.Now()
+	}
+	return k.at(now).Settings, nil
 }

@@ -26,6 +26,8 @@ type Answer struct {
 	// Draw is the visitor's number in the lottery, shown once it is drawn; nil if the
 	// place is not of a lottery.
 	Draw *int64
+	// Lane is the lane in which the visitor waits; "" if it does not, or the room has no lanes.
+	Lane string
 	// New reports whether this answer made the place, and Proven whether the visitor has
 	// passed a challenge.
 	New, Proven bool
@@ -35,7 +37,7 @@ type Answer struct {
 const MaxPassLife = time.Minute
 
 // AppendJSON appends the answer as JSON, in the one form that all edges use. All fields
-// are there, null if empty, except "draw", which only lotteries have. None of its strings
+// are there, null if empty, except "draw", which only lotteries have, and "lane". None of its strings
 // needs escaping.
 func (a *Answer) AppendJSON(b []byte) []byte {
 	b = appendText(append(b, `{"ticket":`...), a.Ticket)
@@ -65,6 +67,9 @@ func (a *Answer) AppendJSON(b []byte) []byte {
 	}
 	if a.Draw != nil {
 		b = strconv.AppendInt(append(b, `,"draw":`...), *a.Draw, 10)
+	}
+	if a.Lane != "" {
+		b = appendText(append(b, `,"lane":`...), a.Lane)
 	}
 	return append(b, '}')
 }

@@ -20,8 +20,8 @@ func (s *steadyStore) Enter(context.Context, room.Terms, room.Arrival) (room.Pla
 	return s.place, nil
 }
 
-func (s *steadyStore) Ask(_ context.Context, _ room.Terms, numbers []int64, _ bool) ([]room.Place, error) {
-	places := make([]room.Place, len(numbers))
+func (s *steadyStore) Ask(_ context.Context, _ room.Terms, bearers []room.Bearer, _ bool) ([]room.Place, error) {
+	places := make([]room.Place, len(bearers))
 	for i := range places {
 		places[i] = s.place
 	}

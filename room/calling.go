@@ -4,7 +4,7 @@ import "time"
 
 // The rules in this file are pure, and stores apply them inside their operations.
 // Lua scripts repeat them to stay atomic: redisstore/lua/call.lua (Callable, Lapsed,
-// Silent, ServiceAway), expire.lua (Callable, PlaceEnd, ServiceAway, Tends), enter.lua (MayEnter),
+// Silent, ServiceAway, and Next of lanes.go), expire.lua (Callable, PlaceEnd, ServiceAway, Tends), enter.lua (MayEnter),
 // claim.lua and ask.lua (PassEnd), renew.lua (Renewable) and room.lua (Event). The
 // tables in storetest/rules.go test this file and every store, scripts included. All
 // times are milliseconds of the store's clock.
@@ -99,8 +99,11 @@ func (t *Terms) MayEnter(now, waiting int64) error {
 	return nil
 }
 
-// ByDraw reports whether the place of a visitor who enters now is decided by lottery.
-func (t *Terms) ByDraw(now int64) bool { return !t.DrawUntil.IsZero() && before(now, t.DrawUntil) }
+// ByDraw reports whether the place of a visitor who enters a lane now is decided by lottery:
+// lanes but the first are without.
+func (t *Terms) ByDraw(now int64, lane int) bool {
+	return lane == 0 && !t.DrawUntil.IsZero() && before(now, t.DrawUntil)
+}
 
 // PassEnd returns when the pass of a visitor ends who claims or, if passes slide, asks
 // now. Tick is the tick at which the visitor was called, 0 if none.

@@ -40,6 +40,8 @@ type catalog struct {
 type cachedRoom struct {
 	name string
 	room atomic.Pointer[Room]
+	// known is the last result of at, where events repeat.
+	known atomic.Pointer[roomAt]
 	// kept is the value of catalog.loads when the room was kept last. catalog.mu guards it.
 	kept uint64
 	// measured is nil until the visitors are first counted.

@@ -69,7 +69,6 @@ func (e *Engine) begin(ctx context.Context, name string) (operation, error) {
 	if err != nil {
 		return operation{}, err
 	}
-	r := k.room.Load()
 	now, ok := e.clock.now()
 	if !ok { // the room was created here, before any other was read
 		if now, err = e.store.Now(ctx); err != nil {
@@ -77,6 +76,7 @@ func (e *Engine) begin(ctx context.Context, name string) (operation, error) {
 		}
 		e.clock.observe(now)
 	}
+	r := k.at(now)
 	return operation{k, r, ring, terms(r, now, e.outbox()), now}, nil
 }
 

@@ -15,8 +15,8 @@ import (
 // Pass is the right to be inside a room until a time. As text it is a JWT that is
 // signed with Ed25519 (alg EdDSA, kid the key's ID), with the claims iss ("sluice"), sub
 // (the number), room, gen (the generation), epoch, iat and exp, in seconds with up to
-// three decimals, client if it is bound to one, and
-// proven if the visitor has passed a challenge. Other services can check it with the keys of [Keyring.JWKS], but do not
+// three decimals, ticket (the ticket's fingerprint), client if it is bound to one, and proven
+// if the visitor has passed a challenge. Other services can check it with the keys of [Keyring.JWKS], but do not
 // see that it was revoked, or released.
 type Pass struct {
 	Room       string
@@ -29,9 +29,13 @@ type Pass struct {
 	IssuedAt, ExpiresAt time.Time
 	// Client is the ClientHash of the address that the pass is bound to; zero: to none.
 	Client [4]byte
+	// Fingerprint is that of the visitor's ticket; 0 in passes of earlier releases.
+	Fingerprint Fingerprint
 	// Proven reports whether the visitor has passed a challenge.
 	Proven bool
 }
+
+func (p *Pass) bearer() Bearer { return Bearer{p.Number, p.Fingerprint} }
 
 // ErrBadPass: the pass is not one of this room, no key of the ring signed it, or it
 // has expired.
@@ -54,6 +58,8 @@ type passClaims struct {
 	ExpiresAt  jwtSeconds `json:"exp"`
 	Client     string     `json:"client,omitempty"`
 	Proven     bool       `json:"proven,omitempty"`
+	// Ticket is a number, so that passes stay short.
+	Ticket Fingerprint `json:"ticket,omitempty"`
 }
 
 // SignPass signs a pass and returns it as text. The room's name and generation replace
@@ -61,7 +67,7 @@ type passClaims struct {
 func (k *Keyring) SignPass(r *Room, p Pass) (string, error) {
 	claims := passClaims{
 		passIssuer, strconv.FormatInt(p.Number, 10), r.Name, r.Generation, p.Epoch,
-		jwtSeconds(p.IssuedAt.UnixMilli()), jwtSeconds(p.ExpiresAt.UnixMilli()), "", p.Proven,
+		jwtSeconds(p.IssuedAt.UnixMilli()), jwtSeconds(p.ExpiresAt.UnixMilli()), "", p.Proven, p.Fingerprint,
 	}
 	if p.Client != [4]byte{} {
 		claims.Client = hex.EncodeToString(p.Client[:])
@@ -141,6 +147,7 @@ func (c *passClaims) pass(number int64) Pass {
 	p := Pass{
 		Room: c.Room, Generation: c.Generation, Number: number, Epoch: c.Epoch,
 		IssuedAt: time.UnixMilli(int64(c.IssuedAt)).UTC(), ExpiresAt: time.UnixMilli(int64(c.ExpiresAt)).UTC(), Proven: c.Proven,
+		Fingerprint: c.Ticket,
 	}
 	client, _ := hex.DecodeString(c.Client) // it is signed
 	copy(p.Client[:], client)

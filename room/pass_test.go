@@ -33,7 +33,7 @@ func TestPassRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pass := Pass{
 			r.Name, r.Generation, rapid.Int64().Draw(t, "number"), rapid.Int64().Draw(t, "epoch"), drawTime(t, "from"), drawTime(t, "to").Add(time.Millisecond),
-			[4]byte{rapid.Byte().Draw(t, "client")}, rapid.Bool().Draw(t, "proven"),
+			[4]byte{rapid.Byte().Draw(t, "client")}, Fingerprint(rapid.Uint16().Draw(t, "fingerprint")), rapid.Bool().Draw(t, "proven"),
 		}
 		for _, ring := range []*Keyring{old, both} {
 			text, err := ring.SignPass(r, pass)
@@ -122,7 +122,7 @@ func refusePass(t *testing.T, name string, ring *Keyring, r *Room, text string) 
 
 func TestPassForgedSignature(t *testing.T) {
 	ring, r := testRing(t, testKey(1), testKey(2)), testRoom("shop", "generation")
-	claims := passClaims{"sluice", "42", r.Name, r.Generation, 3, jwtSeconds(keyTime.UnixMilli()), jwtSeconds(keyTime.Add(time.Minute).UnixMilli()), "", false}
+	claims := passClaims{"sluice", "42", r.Name, r.Generation, 3, jwtSeconds(keyTime.UnixMilli()), jwtSeconds(keyTime.Add(time.Minute).UnixMilli()), "", false, 0}
 	signing := ring.newest
 	_, foreign, err := ed25519.GenerateKey(nil)
 	if err != nil {

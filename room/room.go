@@ -84,7 +84,7 @@ const (
 	AllSold Phase = "sold_out"
 )
 
-// PhaseOf returns what a room does now, from its settings and the counts of its
+// PhaseOf returns what a room does now, from its settings, as by At, and the counts of its
 // visitors.
 func PhaseOf(r *Room, status *Status, now time.Time) Phase {
 	s := &r.Settings
@@ -116,13 +116,17 @@ func (r *Room) closing() (time.Time, Reason) {
 	return ends, Ended
 }
 
-// whyClosed returns why the room has closed; "" if it has not.
+// whyClosed returns why the room has closed, where events repeat until the pre-queue of the next
+// one; "" if it has not.
 func whyClosed(r *Room, now time.Time) Reason {
 	at, why := r.closing()
-	if at.IsZero() || now.Before(at) {
-		return ""
+	switch {
+	case !at.IsZero() && !now.Before(at):
+		return why
+	case r.Settings.Repeats != "" && now.Before(r.Settings.PrequeueFrom):
+		return Ended
 	}
-	return why
+	return ""
 }
 
 // View is a room as an operator sees it.
@@ -132,6 +136,8 @@ type View struct {
 	Phase  Phase
 	// Found is the capacity or the batch in force, where the room's own is Auto; else nil.
 	Found *int64
+	// Event is the event that is on, or comes next, where events repeat; else nil.
+	Event *Occurrence
 	// Outflow is how many visitors are let in per second, measured over the last minute;
 	// nil if nobody was let in, or the service has just started.
 	Outflow *float64

@@ -108,6 +108,23 @@ type Settings struct {
 	// never. Passes keep their ends.
 	EndsAt time.Time
 
+	// Repeats says when each of many events opens, as a cron expression: five fields (minute,
+	// hour, day of the month, month, day of the week), @daily or its like, or "@every 90m"
+	// since the room was created. Empty: there is one opening, at OpensAt. With Repeats, OpensAt,
+	// PrequeueFrom and EndsAt are not set, and Method is FIFO; see [Room.At].
+	Repeats string
+	// TimeZone is the IANA name of the zone of Repeats, which needs it. Default UTC.
+	TimeZone string
+	// Lasts is how long after its opening each event of Repeats ends, 1 s to 366 days. Required
+	// with Repeats.
+	Lasts time.Duration
+	// Prequeue is how long before each opening visitors may come to wait for it, 1 s to 366
+	// days; 0: at any time.
+	Prequeue time.Duration
+	// Lanes are lines of their own with shares of the calls, as in
+	// "vip=20,members=30,public=50": at most MaxLanes, see [Lane]. A visitor is in the lane that
+	// its token names, or in the last. Empty: there is one line. Method is FIFO then.
+	Lanes string
 	// OnStoreFailure is what a gate does when the store does not answer. Default
 	// FailClosed.
 	OnStoreFailure OnStoreFailure
@@ -205,6 +222,9 @@ func (s Settings) WithDefaults() Settings {
 		s.AutoMax = cmp.Or(s.AutoMax, max(DefaultAutoMax, s.AutoMin))
 	}
 	s.Method = cmp.Or(s.Method, FIFO)
+	if s.Repeats != "" {
+		s.TimeZone = cmp.Or(s.TimeZone, "UTC")
+	}
 	s.OnStoreFailure = cmp.Or(s.OnStoreFailure, FailClosed)
 	s.Grace, s.JoinsPerMinute = max(s.Grace, -1), max(s.JoinsPerMinute, -1)
 	for _, t := range []*time.Time{&s.OpensAt, &s.PrequeueFrom, &s.EndsAt} {
@@ -240,7 +260,7 @@ func (s Settings) Validate() error {
 			return why
 		}
 	}
-	return s.checkTogether()
+	return cmp.Or(s.checkEvents(), s.checkLanes(), s.checkTogether())
 }
 
 // wrong returns what is wrong with one field.
@@ -304,6 +324,8 @@ const (
 	maxSilence  = 24 * time.Hour
 	maxInterval = 24 * time.Hour
 	maxVisit    = 7 * 24 * time.Hour
+	// maxText is the most bytes of a text.
+	maxText = 256
 	// maxSettings is the most bytes of their JSON form.
 	maxSettings = MaxRecord / 2
 )

@@ -42,8 +42,8 @@ var settingFields = []settingField{
 	orAuto("batch", func(s *Settings) *int64 { return &s.Batch }).only(Park).requires(),
 	lasting("interval_ms", minWindow, maxInterval, func(s *Settings) *time.Duration { return &s.Interval }).only(Park).requires(),
 	lasting("stay_ms", minWindow, maxVisit, func(s *Settings) *time.Duration { return &s.Stay }).only(Park).requires(),
-	autoBound("auto_min", func(s *Settings) *int64 { return &s.AutoMin }),
-	autoBound("auto_max", func(s *Settings) *int64 { return &s.AutoMax }),
+	whole("auto_min", 1, maxVisitors, func(s *Settings) *int64 { return &s.AutoMin }).optionally(),
+	whole("auto_max", 1, maxVisitors, func(s *Settings) *int64 { return &s.AutoMax }).optionally(),
 	lasting("claim_window_ms", minWindow, maxClaim, func(s *Settings) *time.Duration { return &s.ClaimWindow }),
 	lasting("abandon_after_ms", minWindow, maxSilence, func(s *Settings) *time.Duration { return &s.AbandonAfter }),
 	graceField(),
@@ -52,6 +52,11 @@ var settingFields = []settingField{
 	moment("opens_at", func(s *Settings) *time.Time { return &s.OpensAt }),
 	moment("prequeue_from", func(s *Settings) *time.Time { return &s.PrequeueFrom }),
 	moment("ends_at", func(s *Settings) *time.Time { return &s.EndsAt }),
+	text("repeats", func(s *Settings) *string { return &s.Repeats }),
+	text("time_zone", func(s *Settings) *string { return &s.TimeZone }),
+	lasting("lasts_ms", minEvent, maxEvent, func(s *Settings) *time.Duration { return &s.Lasts }).optionally(),
+	lasting("prequeue_ms", minEvent, maxEvent, func(s *Settings) *time.Duration { return &s.Prequeue }).optionally(),
+	text("lanes", func(s *Settings) *string { return &s.Lanes }),
 	choice("on_store_failure", func(s *Settings) *OnStoreFailure { return &s.OnStoreFailure }, FailOpen, FailClosed),
 	rules("routes", func(s *Settings) *[]Rule { return &s.Routes }),
 	rules("bypass", func(s *Settings) *[]Rule { return &s.Bypass }),
@@ -67,6 +72,19 @@ func (f settingField) only(mode Mode) settingField {
 
 func (f settingField) requires() settingField {
 	f.required = true
+	return f
+}
+
+// optionally leaves a field that is not set out of JSON.
+func (f settingField) optionally() settingField {
+	set, value := f.set, f.value
+	f.optional = true
+	f.value = func(s *Settings) any {
+		if !set(s) {
+			return nil
+		}
+		return value(s)
+	}
 	return f
 }
 
@@ -130,19 +148,6 @@ func orAuto(name string, at func(*Settings) *int64) settingField {
 			return "auto"
 		}
 		return value(s)
-	}
-	return field
-}
-
-// autoBound bounds a number that is found; other rooms have none.
-func autoBound(name string, at func(*Settings) *int64) settingField {
-	field := whole(name, 1, maxVisitors, at)
-	field.optional = true
-	field.value = func(s *Settings) any {
-		if *at(s) == 0 {
-			return nil
-		}
-		return *at(s)
 	}
 	return field
 }
@@ -237,6 +242,27 @@ func choice[T ~string](name string, at func(*Settings) *T, choices ...T) setting
 		},
 		value: func(s *Settings) any { return *at(s) },
 	}
+}
+
+// text is a short text. Its meaning is checked with the other settings.
+func text(name string, at func(*Settings) *string) settingField {
+	give := fmt.Sprintf("give a text of at most %d bytes", maxText)
+	return settingField{
+		name: name, give: give, set: func(s *Settings) bool { return *at(s) != "" },
+		check: func(s *Settings) *SettingsError {
+			if n := len(*at(s)); n > maxText {
+				return &SettingsError{name, fmt.Sprintf("has %d bytes; %s", n, give)}
+			}
+			return nil
+		},
+		parse: func(s *Settings, raw json.RawMessage) *SettingsError {
+			if json.Unmarshal(raw, at(s)) != nil {
+				return &SettingsError{name, fmt.Sprintf("is %s; %s", shown(raw), give)}
+			}
+			return nil
+		},
+		value: func(s *Settings) any { return *at(s) },
+	}.optionally()
 }
 
 // moment is a time; the zero time means none.

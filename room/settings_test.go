@@ -81,7 +81,7 @@ func TestSettingsInFull(t *testing.T) {
 			`"routes":[{"host":"*.example.com","path":"/checkout/*","method":"GET"},{"path":"/장바구니"}],"bypass":[{"host":"10.0.0.1"}],` +
 			`"joins_per_minute":1000000,"bind_tickets":true,"invitation_only":true}`,
 		`{"mode":"park","batch":1,"interval_ms":100,"stay_ms":100,"claim_window_ms":100,"abandon_after_ms":100,"grace_ms":1,` +
-			`"max_waiting":1,"method":"fifo","on_store_failure":"closed","joins_per_minute":0,"bind_tickets":false,"invitation_only":false}`,
+			`"max_waiting":1,"method":"fifo","repeats":"0 10 * * SAT","time_zone":"Asia/Seoul","lasts_ms":7200000,"prequeue_ms":1800000,"lanes":"vip=20,members=30,public=50","on_store_failure":"closed","joins_per_minute":0,"bind_tickets":false,"invitation_only":false}`,
 	} {
 		s, err := parseSettings(text)
 		if err != nil {
@@ -136,6 +136,22 @@ var refusedJSON = []struct{ text, field, why string }{
 	{tellerJSON + `,"opens_at":"tomorrow"}`, "opens_at", `is "tomorrow"; give a time as in`},
 	{tellerJSON + `,"opens_at":1900000000}`, "opens_at", "is 1900000000; give a time as in"},
 	{tellerJSON + `,"opens_at":"0001-01-01T00:00:00Z"}`, "opens_at", "is in the year 1"},
+	{tellerJSON + `,"repeats":"@daily"}`, "lasts_ms", "is missing; give how long each event lasts"},
+	{tellerJSON + `,"repeats":"* * * *","lasts_ms":1000}`, "repeats", "want five fields"},
+	{tellerJSON + `,"repeats":"0 0 30 2 *","lasts_ms":1000}`, "repeats", "there is no such day"},
+	{tellerJSON + `,"repeats":5}`, "repeats", "is 5; give a text of at most 256 bytes"},
+	{tellerJSON + `,"repeats":"@daily","lasts_ms":999}`, "lasts_ms", "is 999; give whole milliseconds from 1,000 to 31,622,400,000"},
+	{tellerJSON + `,"repeats":"@daily","lasts_ms":1000,"time_zone":"Mars/Olympus"}`, "time_zone", "want the IANA name of a time zone"},
+	{tellerJSON + `,"repeats":"@daily","lasts_ms":1000,"opens_at":"2030-01-01T00:00:00Z"}`, "opens_at", "is for one event"},
+	{tellerJSON + `,"repeats":"@daily","lasts_ms":1000,"method":"lottery"}`, "method", "draws for one opening"},
+	{tellerJSON + `,"time_zone":"UTC"}`, "time_zone", "needs repeats"},
+	{tellerJSON + `,"prequeue_ms":1000}`, "prequeue_ms", "needs repeats"},
+	{tellerJSON + `,"lanes":"vip"}`, "lanes", "give lanes as in vip=20,members=30,public=50"},
+	{tellerJSON + `,"lanes":"vip=101,public=1"}`, "lanes", `has the share "101"`},
+	{tellerJSON + `,"lanes":"VIP=1,public=1"}`, "lanes", `has the name "VIP"`},
+	{tellerJSON + `,"lanes":"a=1,b=2,a=3"}`, "lanes", "has a twice"},
+	{tellerJSON + `,"lanes":"a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1"}`, "lanes", "has 9 lanes; give at most 8"},
+	{tellerJSON + `,"lanes":"a=1,b=1","method":"lottery","opens_at":"2030-01-01T00:00:00Z"}`, "lanes", "cannot be in a room whose method is lottery"},
 	{tellerJSON + `,"on_store_failure":"ajar"}`, "on_store_failure", "give open or closed"},
 	{tellerJSON + `,"routes":{}}`, "routes", "give a list"},
 	{tellerJSON + `,"routes":["/a"]}`, "routes[0]", "give an object"},

@@ -22,7 +22,9 @@ import (
 // numbers. It keeps the active visitors, called or inside, by when that ends. Calling
 // takes the first visitors of the line that wait and are not skipped; a visitor that has
 // not asked for Terms.Abandon is skipped instead, until it asks. Operations that call do
-// so last. An operation that ends, calls or skips more than some thousand visitors may
+// so last. Visitors of an [Arrival.Lane] have a line of their own, ordered by number: the store
+// keeps Turns for each room, and takes the first visitor of the lane that is next. Turns need not
+// survive the store's end. An operation that ends, calls or skips more than some thousand visitors may
 // leave the rest to the next Expire.
 //
 // Deadlines are whole milliseconds, due from that millisecond on, and only Expire acts
@@ -60,18 +62,19 @@ type Store interface {
 	// Ask returns where visitors are, one after the other in their order, and records
 	// that they asked: skipped visitors are skipped no longer. With claim, called
 	// visitors are inside from now on. Sliding passes of visitors inside last TTL from
-	// now, claim or not. An unknown visitor is Gone and Forgotten. Ask calls nobody. It
-	// takes at most MaxAsk visitors.
-	Ask(ctx context.Context, terms Terms, numbers []int64, claim bool) ([]Place, error)
+	// now, claim or not. An unknown visitor, and a bearer whose number another visitor has,
+	// is Gone and Forgotten, here and in Renew and Leave. Ask calls nobody. It takes at
+	// most MaxAsk visitors.
+	Ask(ctx context.Context, terms Terms, bearers []Bearer, claim bool) ([]Place, error)
 	// Renew makes a fixed pass last TTL from now, if it was renewed fewer than
 	// terms.Renewals times; otherwise, and for sliding passes, it returns ErrNotRenewable
 	// with the place as it is. For a visitor who is not inside it returns the place, and
 	// no error; the visitor has neither asked nor claimed.
-	Renew(ctx context.Context, terms Terms, number int64) (Place, error)
+	Renew(ctx context.Context, terms Terms, bearer Bearer) (Place, error)
 	// Leave makes a visitor gone for a reason, and calls. It returns the earlier place;
 	// if the visitor was gone already, that is Gone with the first reason, and nothing
 	// happens.
-	Leave(ctx context.Context, terms Terms, number int64, reason Reason) (Place, error)
+	Leave(ctx context.Context, terms Terms, bearer Bearer, reason Reason) (Place, error)
 	// Find returns the number of the visitor with a key who waits or is active; 0 if
 	// there is none.
 	Find(ctx context.Context, terms Terms, key Key) (int64, error)

@@ -26,6 +26,8 @@ type Terms struct {
 	// DrawUntil is the end of the lottery: earlier arrivals are ordered by their draw.
 	// Zero: there is no lottery.
 	DrawUntil time.Time
+	// Shares are the lanes' shares of the calls; one of 0 counts as 1. See [Turns].
+	Shares [MaxLanes]int64
 	// MaxWaiting is how many may wait.
 	MaxWaiting int64
 
@@ -92,6 +94,9 @@ func terms(r *Room, now time.Time, events int64) Terms {
 	}
 	if s.Method == Lottery {
 		t.DrawUntil = s.OpensAt
+	}
+	for number, lane := range s.lanes() {
+		t.Shares[number] = lane.Share
 	}
 	if s.Mode == Park {
 		parkTerms(&t, r, now)

@@ -18,7 +18,7 @@ import (
 type Ticket struct {
 	// Number is the visitor's in the room.
 	Number int64
-	// Nonce decides the visitor's place in a lottery.
+	// Nonce decides the visitor's place in a lottery, and is different in each ticket.
 	Nonce [8]byte
 	// Client is the ClientHash of the address that the ticket is bound to; zero: it is
 	// bound to none.
@@ -34,6 +34,16 @@ type Ticket struct {
 // of reports whether a ticket that was parsed earlier is one of the room as it is now,
 // and not of an earlier one of its name.
 func (t *Ticket) of(r *Room) bool { return t.generation == "" || t.generation == r.Generation }
+
+// fingerprint returns the fingerprint of a ticket, which its nonce alone decides.
+func (t *Ticket) fingerprint() Fingerprint {
+	return max(1, Fingerprint(binary.BigEndian.Uint16(t.Nonce[:])))
+}
+
+// pass returns what the passes of a ticket's visitor have of it.
+func (t *Ticket) pass() Pass { return Pass{Client: t.Client, Fingerprint: t.fingerprint()} }
+
+func (t *Ticket) bearer() Bearer { return Bearer{t.Number, t.fingerprint()} }
 
 // ErrBadTicket: the ticket is not one of this room, or no key of the ring signed it.
 var ErrBadTicket = errors.New("the ticket is not valid in this room")

@@ -104,7 +104,9 @@ func (s State) String() string {
 type Place struct {
 	Number int64
 	State  State
-	// Ahead is how many visitors are before one who waits, including those who are
+	// Lane is that of one who waits; 0 for others.
+	Lane int
+	// Ahead is how many visitors are before one who waits, in its lane, including those who are
 	// skipped, or called and have not claimed. It never rises from DrawUntil on. 0 for
 	// others.
 	Ahead int64
@@ -151,9 +153,31 @@ func (e *GoneError) Error() string {
 // Key is the hash of a visitor's key; the zero Key is none.
 type Key [16]byte
 
+// Bearer names a visitor to a store as a ticket or a pass does.
+type Bearer struct {
+	Number int64
+	// Fingerprint is that of the ticket; 0, as of passes of earlier releases, matches any.
+	Fingerprint Fingerprint
+}
+
+// Fingerprint is a short hash of a ticket; 0 is none. A store that has lost its last
+// operations gives their numbers again, to other visitors: their fingerprints differ, except
+// for one in 65,535.
+type Fingerprint uint16
+
+// Is reports whether the bearer is the visitor of a fingerprint, which is 0 for one who
+// entered with an earlier release.
+func (b Bearer) Is(visitor Fingerprint) bool {
+	return b.Fingerprint == visitor || b.Fingerprint == 0 || visitor == 0
+}
+
 // Arrival is a visitor who enters.
 type Arrival struct {
 	Key Key
+	// Fingerprint is that of the visitor's ticket.
+	Fingerprint Fingerprint
+	// Lane is the visitor's, 0 to MaxLanes - 1; 0 is that of a room without lanes.
+	Lane int
 	// Draw is the visitor's place in the lottery, 0 to MaxDraw. Equal draws are ordered
 	// by number.
 	Draw int64

@@ -108,25 +108,25 @@ var tokenParser = jwt.NewParser(
 	jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg(), jwt.SigningMethodEdDSA.Alg()}),
 	jwt.WithStrictDecoding(), jwt.WithoutClaimsValidation())
 
-// Verify returns the visitor's key of a token, if one of the keys signed it and it is valid
+// Verify returns the visitor's key of a token, and the lane that it names, "" for none, if one of the keys signed it and it is valid
 // at now in the room of that name; otherwise an ErrBadToken with the reason.
-func (k *TokenKeys) Verify(text, room string, now time.Time) (visitorKey string, err error) {
+func (k *TokenKeys) Verify(text, room string, now time.Time) (visitorKey, lane string, err error) {
 	switch {
 	case k == nil:
-		return "", fmt.Errorf("%w: there are no keys for tokens here; set room.token_keys", ErrBadToken)
+		return "", "", fmt.Errorf("%w: there are no keys for tokens here; set room.token_keys", ErrBadToken)
 	case len(text) > maxTokenText:
-		return "", fmt.Errorf("%w: it has %d bytes, at most %d can be", ErrBadToken, len(text), maxTokenText)
+		return "", "", fmt.Errorf("%w: it has %d bytes, at most %d can be", ErrBadToken, len(text), maxTokenText)
 	case strings.ContainsAny(text, "\r\n"): // The decoder skips them.
-		return "", fmt.Errorf("%w: it has line ends", ErrBadToken)
+		return "", "", fmt.Errorf("%w: it has line ends", ErrBadToken)
 	}
 	var claims tokenClaims
 	if _, err := tokenParser.ParseWithClaims(text, &claims, k.candidates); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrBadToken, err)
+		return "", "", fmt.Errorf("%w: %w", ErrBadToken, err)
 	}
 	if why := claims.wrong(room, now); why != "" {
-		return "", fmt.Errorf("%w: %s", ErrBadToken, why)
+		return "", "", fmt.Errorf("%w: %s", ErrBadToken, why)
 	}
-	return claims.Subject, nil
+	return claims.Subject, claims.Lane, nil
 }
 
 // candidates returns the keys that may have signed a token.
@@ -147,6 +147,7 @@ type tokenClaims struct {
 
 	Subject   string     `json:"sub"`
 	Room      string     `json:"room"`
+	Lane      string     `json:"lane"`
 	ExpiresAt jwtSeconds `json:"exp"`
 	NotBefore jwtSeconds `json:"nbf"`
 	IssuedAt  jwtSeconds `json:"iat"`
@@ -182,17 +183,17 @@ func WithTokenKeys(keys *TokenKeys) Option { return func(e *Engine) { e.SetToken
 // SetTokenKeys replaces the keys of [WithTokenKeys]; nil: none.
 func (e *Engine) SetTokenKeys(keys *TokenKeys) { e.tokens.Store(keys) }
 
-// whose returns the key of a visitor who enters; "" if there is none.
-func (e *Engine) whose(name string, v Visit) (visitorKey string, err error) {
+// whose returns the key and the lane of a visitor who enters; "" if there is none.
+func (e *Engine) whose(name string, v Visit) (visitorKey, lane string, err error) {
 	switch {
 	case v.Token != "":
-		visitorKey, err = e.tokens.Load().Verify(v.Token, name, time.Now())
+		visitorKey, lane, err = e.tokens.Load().Verify(v.Token, name, time.Now())
 		if err == nil && v.Key != "" && v.Key != visitorKey {
-			return "", fmt.Errorf("%w: its sub is another one than the visitor's key in the request", ErrBadToken)
+			return "", "", fmt.Errorf("%w: its sub is another one than the visitor's key in the request", ErrBadToken)
 		}
-		return visitorKey, err
+		return visitorKey, lane, err
 	case v.Key != "" && e.tokens.Load() != nil:
-		return "", ErrNoToken
+		return "", "", ErrNoToken
 	}
-	return v.Key, checkKey(v.Key)
+	return v.Key, "", checkKey(v.Key)
 }

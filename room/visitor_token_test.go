@@ -88,7 +88,7 @@ func TestVisitorToken(t *testing.T) {
 		{"no token", "a.b.c", "malformed"},
 		{"null", signText(t, "null"), "it has no sub"},
 	} {
-		visitor, err := keys.Verify(test.token, "shop", keyTime)
+		visitor, _, err := keys.Verify(test.token, "shop", keyTime)
 		if test.why == "" {
 			if err != nil || !strings.HasPrefix(visitor, "a") {
 				t.Errorf("%s: %q, %v", test.name, visitor, err)
@@ -100,10 +100,10 @@ func TestVisitorToken(t *testing.T) {
 		}
 	}
 	// A key verifies by its own algorithm only.
-	if _, err := tokenKeys(t, "EdDSA:"+shopPublic).Verify(hs256(), "shop", keyTime); err == nil || !strings.Contains(err.Error(), "no key for HS256") {
+	if _, _, err := tokenKeys(t, "EdDSA:"+shopPublic).Verify(hs256(), "shop", keyTime); err == nil || !strings.Contains(err.Error(), "no key for HS256") {
 		t.Error(err)
 	}
-	if _, err := (*TokenKeys)(nil).Verify(hs256(), "shop", keyTime); !errors.Is(err, ErrBadToken) || !strings.Contains(err.Error(), "room.token_keys") {
+	if _, _, err := (*TokenKeys)(nil).Verify(hs256(), "shop", keyTime); !errors.Is(err, ErrBadToken) || !strings.Contains(err.Error(), "room.token_keys") {
 		t.Error(err)
 	}
 }
@@ -126,7 +126,7 @@ func TestParseTokenKeys(t *testing.T) {
 	}
 	token := signToken(t, jwt.SigningMethodEdDSA, shopKey, claimsOf())
 	for _, text := range []string{shopPublic, strings.TrimRight(shopPublic, "="), base64.RawURLEncoding.EncodeToString(shopKey.Public().(ed25519.PublicKey)), base64.StdEncoding.EncodeToString(der)} {
-		if _, err := tokenKeys(t, "EdDSA:"+text).Verify(token, "shop", keyTime); err != nil {
+		if _, _, err := tokenKeys(t, "EdDSA:"+text).Verify(token, "shop", keyTime); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -165,7 +165,7 @@ func FuzzVisitorToken(f *testing.F) {
 	f.Add(signToken(f, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, claimsOf()))
 	f.Add(signText(f, "null"))
 	f.Fuzz(func(t *testing.T, text string) {
-		visitor, err := keys.Verify(text, "shop", keyTime)
+		visitor, _, err := keys.Verify(text, "shop", keyTime)
 		if good[text] != (err == nil) || err != nil && (visitor != "" || !errors.Is(err, ErrBadToken)) {
 			t.Fatalf("%q is %q, %v", text, visitor, err)
 		}
@@ -182,14 +182,14 @@ func FuzzTokenClaims(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, claims string) {
 		token := signText(t, claims)
-		visitor, err := keys.Verify(token, "shop", keyTime)
+		visitor, _, err := keys.Verify(token, "shop", keyTime)
 		if err == nil && (visitor == "" || len(visitor) > MaxVisitorKey) || err != nil && !errors.Is(err, ErrBadToken) {
 			t.Fatalf("%q is %q, %v", claims, visitor, err)
 		}
 		if err != nil {
 			return
 		}
-		if _, err := keys.Verify(token, "shop", keyTime.Add(MaxTokenLife+2*tokenSkew)); err == nil {
+		if _, _, err := keys.Verify(token, "shop", keyTime.Add(MaxTokenLife+2*tokenSkew)); err == nil {
 			t.Fatalf("%q is valid for longer than a day", claims)
 		}
 	})

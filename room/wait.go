@@ -17,6 +17,8 @@ type Outlook struct {
 	// Ahead is how many visitors are before this one; negative before the lottery is
 	// drawn.
 	Ahead int64
+	// Lane is the visitor's.
+	Lane int
 	// Status is a recent status of the room, and Flow what was measured.
 	Status Status
 	Flow   Flow
@@ -25,6 +27,8 @@ type Outlook struct {
 // EstimateWait returns how long it takes until the visitor is called; nil if that is not
 // known: the room is paused, nobody was let in lately, the lottery is not drawn, or the
 // room ends before.
+//
+// In a lane the range is from all calls being for the lane to somebody waiting in every lane.
 //
 // In mode Park it counts ticks: the earliest if visitors ahead leave the line as fast as
 // lately, and the latest if as many as lately are no-shows and take another slot. In mode
@@ -37,11 +41,15 @@ func EstimateWait(o Outlook) *Wait {
 	}
 	// Called visitors count as ahead until they claim, and need no further slot.
 	nth := max(o.Ahead-o.Status.Called, 0) + 1
+	last := nth // with lanes, which call the visitor's is at the latest
+	if settings.Lanes != "" {
+		last = int64(math.Ceil(float64(o.Ahead+1) * settings.laneWeight(o.Lane)))
+	}
 	var wait *Wait
 	if settings.Mode == Park {
-		wait = o.parkWait(nth)
+		wait = o.parkWait(nth, last)
 	} else {
-		wait = o.tellerWait(nth)
+		wait = o.tellerWait(nth, last)
 	}
 	if wait == nil || !settings.EndsAt.IsZero() && !o.Now.Add(wait.Low).Before(settings.EndsAt) {
 		return nil
@@ -58,7 +66,7 @@ func (o *Outlook) departed() float64 {
 	return float64(o.Flow.Departed) * float64(o.Ahead) / float64(max(o.Status.Waiting, o.Ahead, 1))
 }
 
-func (o *Outlook) parkWait(nth int64) *Wait {
+func (o *Outlook) parkWait(nth, last int64) *Wait {
 	settings, opening := &o.Room.Settings, o.Room.Opening()
 	next := NextTick(opening, settings.Interval, o.Now)
 	first := next
@@ -73,31 +81,33 @@ func (o *Outlook) parkWait(nth int64) *Wait {
 	if o.Flow.Called > 0 {
 		missing = min(float64(o.Flow.NoShows)/float64(o.Flow.Called), 0.9)
 	}
-	before := float64(nth - 1)
-	early := math.Floor(before * (1 - leaving) / batch)
-	late := math.Floor(before / (1 - missing) / batch)
+	early := math.Floor(float64(nth-1) * (1 - leaving) / batch)
+	late := math.Floor(float64(last-1) / (1 - missing) / batch)
 	return ordered(first.Sub(o.Now).Seconds()+early*interval, next.Sub(o.Now).Seconds()+late*interval)
 }
 
-func (o *Outlook) tellerWait(nth int64) *Wait {
+func (o *Outlook) tellerWait(nth, last int64) *Wait {
 	opening := o.untilOpening()
 	// At the opening all slots are free. Later a waiting visitor has found none free,
 	// even if the last count differs.
 	soon := opening.Seconds() + 1
 	if opening > 0 {
-		if nth -= o.Room.Limit(); nth <= 0 {
+		nth, last = max(nth-o.Room.Limit(), 0), last-o.Room.Limit()
+		if last <= 0 {
 			return ordered(opening.Seconds(), soon)
 		}
 	}
-	over, n, k := o.Flow.Over.Seconds(), float64(nth), float64(o.Flow.freed())
+	over, n, most, k := o.Flow.Over.Seconds(), float64(nth), float64(last), float64(o.Flow.freed())
 	if o.Flow.Over < outflowAtLeast || k == 0 {
 		return nil
 	}
 	// Visitors ahead who leave the line advance it as well.
 	quick := k + o.departed()
-	return ordered(
-		opening.Seconds()+over*n/quick*ratioQuantile(n, quick, -z90),
-		max(opening.Seconds()+over*n/k*ratioQuantile(n, k, z90), soon))
+	low := opening.Seconds()
+	if n > 0 {
+		low += over * n / quick * ratioQuantile(n, quick, -z90)
+	}
+	return ordered(low, max(opening.Seconds()+over*most/k*ratioQuantile(most, k, z90), soon))
 }
 
 // z90 bounds, below and above, the middle 90 % of a normal distribution.
@@ -155,7 +165,7 @@ func (e *Engine) estimate(op *operation, a *Answer, place Place) {
 		a.NextPoll = max(min(insidePoll, place.Until.Sub(place.Now)/2), time.Millisecond)
 		return
 	}
-	outlook := Outlook{Room: op.room, Now: place.Now, Ahead: place.Ahead}
+	outlook := Outlook{Room: op.room, Now: place.Now, Ahead: place.Ahead, Lane: place.Lane}
 	if a.Position == 0 {
 		outlook.Ahead = -1
 	}

@@ -34,6 +34,9 @@ func lastTick(waiting int64) Status {
 	return Status{Waiting: waiting, Tick: keyTime.Add(-5 * time.Second).UnixMilli()}
 }
 
+// withLanes gives lane 1 a fifth of the calls.
+func withLanes(r *Room) { r.Settings.Lanes = "vip=20,public=80" }
+
 // waitCase is an outlook and its wait, within some percent.
 type waitCase struct {
 	name      string
@@ -71,6 +74,7 @@ func tellerWaits() []waitCase {
 		{"after the opening", Outlook{Room: tellerRoom(opensSoon), Ahead: 10, Status: Status{Waiting: 100}}, false, 0, 0},
 		{"the end is before", Outlook{Room: tellerRoom(func(r *Room) { r.Settings.EndsAt = keyTime.Add(5 * time.Second) }),
 			Ahead: 99, Status: busy, Flow: flow}, false, 0, 0},
+		{"a fifth of the calls at least", Outlook{Room: tellerRoom(withLanes), Ahead: 19, Lane: 1, Status: busy, Flow: flow}, true, sec(1.3), sec(11.9)},
 		{"longer than anybody waits", Outlook{
 			Room: tellerRoom(nil), Ahead: 1e7 - 1, Status: busy, Flow: Flow{Over: time.Minute, Called: 1},
 		}, true, maxWait, maxWait},
@@ -89,6 +93,7 @@ func parkWaits() []waitCase {
 			Flow: Flow{Over: time.Minute, Called: 60, Departed: 60}}, true, sec(25), sec(45)},
 		{"the opening", Outlook{Room: parkRoom(opensSoon), Ahead: 9, Status: Status{Waiting: 100}}, true, sec(60), sec(60)},
 		{"a tick after the opening", Outlook{Room: parkRoom(opensSoon), Ahead: 10, Status: Status{Waiting: 100}}, true, sec(70), sec(70)},
+		{"a fifth of each batch at least", Outlook{Room: parkRoom(withLanes), Ahead: 19, Lane: 1, Status: lastTick(100)}, true, sec(15), sec(95)},
 		{"a park that is paused", Outlook{Room: parkRoom(func(r *Room) { r.Paused = true }), Ahead: 0}, false, 0, 0},
 		{"a park that ends", Outlook{Room: parkRoom(func(r *Room) { r.Settings.EndsAt = keyTime.Add(15 * time.Second) }),
 			Ahead: 10, Status: lastTick(100)}, false, 0, 0},

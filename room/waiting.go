@@ -16,9 +16,11 @@ import (
 // one address a *LimitError; ErrUninvited, ErrNotOpen, ErrEnded, ErrSoldOut and
 // ErrLineFull are from the room.
 func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer, err error) {
-	if v.Key, err = e.whose(name, v); err != nil {
+	key, lane, err := e.whose(name, v)
+	if err != nil {
 		return Answer{}, err
 	}
+	v.Key = key
 	limited := false
 	err = e.operate(ctx, name, "enter", func(op operation) error {
 		s := &op.room.Settings
@@ -33,6 +35,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 			}
 		}
 		ticket, arrival := arrive(op.room, v)
+		arrival.Lane = s.laneOf(lane)
 		place, err := e.store.Enter(ctx, op.terms, arrival)
 		if _, why := op.room.closing(); errors.Is(err, ErrEnded) && why == SoldOut {
 			return ErrSoldOut
@@ -44,7 +47,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		if answer, err = e.answer(&op, ticket, place); err != nil || place.State != Called || !place.Until.After(place.Now) {
 			return err
 		}
-		return e.issuePass(&op, &answer, place, ticket.Client)
+		return e.issuePass(&op, &answer, place, ticket.pass())
 	})
 	return answer, err
 }
@@ -82,6 +85,7 @@ func arrive(r *Room, v Visit) (Ticket, Arrival) {
 		ticket.Nonce = KeyNonce(r, v.Key)
 		arrival.Key = HashKey(r, v.Key)
 	}
+	arrival.Fingerprint = ticket.fingerprint()
 	if r.Settings.Method == Lottery {
 		arrival.Draw = Draw(r.Seed, ticket.Nonce)
 	}
@@ -100,7 +104,7 @@ func (e *Engine) Ask(ctx context.Context, name, ticket string, client netip.Addr
 		if err != nil {
 			return err
 		}
-		place, err := e.askOne(ctx, &op, parsed.Number)
+		place, err := e.askOne(ctx, &op, parsed.bearer())
 		if err != nil {
 			return err
 		}
@@ -112,9 +116,9 @@ func (e *Engine) Ask(ctx context.Context, name, ticket string, client netip.Addr
 
 // askOne asks for a place with claim. A visitor who waits though there are free slots,
 // having missed an earlier one, does not wait for the expiration's next look.
-func (e *Engine) askOne(ctx context.Context, op *operation, number int64) (Place, error) {
+func (e *Engine) askOne(ctx context.Context, op *operation, bearer Bearer) (Place, error) {
 	for again := true; ; again = false {
-		places, err := e.store.Ask(ctx, op.terms, []int64{number}, true)
+		places, err := e.store.Ask(ctx, op.terms, []Bearer{bearer}, true)
 		if err != nil {
 			return Place{}, err
 		}
@@ -155,19 +159,19 @@ func (e *Engine) AskAll(ctx context.Context, name string, askers []Asker, claim 
 }
 
 func (e *Engine) askSome(ctx context.Context, name string, askers []Asker, claim bool) []Result {
-	numbers := make([]int64, 0, len(askers))
+	bearers := make([]Bearer, 0, len(askers))
 	results := make([]Result, len(askers))
 	err := e.operate(ctx, name, "ask_all", func(op operation) error {
-		numbers = numbers[:0]
+		bearers = bearers[:0]
 		for i := range askers {
 			if askers[i].Ticket.of(op.room) {
-				numbers = append(numbers, askers[i].Ticket.Number)
+				bearers = append(bearers, askers[i].Ticket.bearer())
 			}
 		}
 		var places []Place
-		if len(numbers) > 0 {
+		if len(bearers) > 0 {
 			var err error
-			if places, err = e.store.Ask(ctx, op.terms, numbers, claim); err != nil {
+			if places, err = e.store.Ask(ctx, op.terms, bearers, claim); err != nil {
 				return err
 			}
 		}
@@ -260,7 +264,7 @@ func (e *Engine) Leave(ctx context.Context, name, ticket string, client netip.Ad
 		if err != nil {
 			return err
 		}
-		place, err := e.store.Leave(ctx, op.terms, parsed.Number, Left)
+		place, err := e.store.Leave(ctx, op.terms, parsed.bearer(), Left)
 		if err == nil && place.State == Waiting {
 			op.cached.gaveUp.add(place.Ahead)
 		}
@@ -277,7 +281,7 @@ func (e *Engine) answer(op *operation, ticket Ticket, place Place) (Answer, erro
 	case place.State == Waiting && whyClosed(op.room, place.Now) != "":
 		return Answer{}, &GoneError{whyClosed(op.room, place.Now), place.Number}
 	case place.State == Inside:
-		if err := e.issuePass(op, &a, place, ticket.Client); err != nil {
+		if err := e.issuePass(op, &a, place, ticket.pass()); err != nil {
 			return Answer{}, err
 		}
 	}
@@ -286,6 +290,9 @@ func (e *Engine) answer(op *operation, ticket Ticket, place Place) (Answer, erro
 	if isDrawn {
 		number := Draw(op.room.Seed, ticket.Nonce)
 		a.Draw = &number
+	}
+	if place.State == Waiting {
+		a.Lane = op.room.Settings.laneName(place.Lane)
 	}
 	if place.State == Waiting && (!place.Drawn || isDrawn) {
 		a.Position = place.Ahead + 1

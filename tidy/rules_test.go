@@ -66,7 +66,7 @@ var packages = map[string]rule{
 	"web": {imports: []string{"access", "access/audit", "bulk", "lifecycle", "room", "topic", "topic/broker", "topic/group"}, refuses: []string{pebble, nats, redis}},
 
 	"bulk": {
-		imports: []string{"bulk/aggregate", "internal/autorate", "internal/ranks", "internal/urlprefix", "lifecycle"},
+		imports: []string{"bulk/aggregate", "internal/autorate", "internal/cron", "internal/ranks", "internal/urlprefix", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters},
 	},
 	"bulk/api":         {imports: []string{"access", "access/audit", "bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
@@ -118,7 +118,7 @@ var packages = map[string]rule{
 	},
 	"room/pebblestore": {imports: []string{"internal/pebblekv", "internal/ranks", "room"}, refuses: []string{"net"}},
 	"room": {
-		imports: []string{"internal/autorate", "internal/clientnet", "internal/spelling", "lifecycle"},
+		imports: []string{"internal/autorate", "internal/clientnet", "internal/cron", "internal/spelling", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},
@@ -135,6 +135,7 @@ var packages = map[string]rule{
 	"internal/rediskv":       {refuses: []string{pebble}},
 	"internal/jsonclient":    {imports: []string{"internal/edge/problem", "internal/retry"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
 	"internal/renew":         {refuses: []string{"github.com", "net/http"}},
+	"internal/cron":          {refuses: []string{"net", "os"}},
 	"internal/autorate":      {refuses: []string{"github.com", "net", "os"}},
 	"internal/ranks":         {refuses: []string{"github.com", "net", "os"}},
 	"internal/retry":         {refuses: []string{"github.com", "net", "os"}},

@@ -103,6 +103,7 @@ func TestDocumentOfSettings(t *testing.T) {
 		{Mode: room.Teller, Capacity: 1, OpensAt: at, PrequeueFrom: at.Add(-time.Hour), EndsAt: at.Add(time.Hour), Routes: rules, Bypass: rules, JoinsPerMinute: 7},
 		{Mode: room.Park, Batch: 1, Interval: time.Second, Stay: time.Second},
 		{Mode: room.Teller, Capacity: room.Auto},
+		{Mode: room.Teller, Capacity: 1, Repeats: "@daily", TimeZone: "UTC", Lasts: time.Hour, Prequeue: time.Minute, Lanes: "vip=1,public=2"},
 	} {
 		text, err := json.Marshal(settings)
 		if err != nil {

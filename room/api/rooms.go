@@ -30,11 +30,12 @@ type roomView struct {
 	EventsDropped int64    `json:"events_dropped_total" doc:"Events that were not kept, because too many waited to be published."`
 	Outflow       *float64 `json:"outflow_per_second" nullable:"true" doc:"How many are admitted per second, over the last minute; null if that is not known."`
 
-	Found     *int64         `json:"found,omitempty" doc:"The capacity or batch in force, where it is auto."`
-	Paused    bool           `json:"paused"`
-	Epoch     int64          `json:"epoch" doc:"Raised each time that all passes are revoked."`
-	CreatedAt time.Time      `json:"created_at" doc:"When the room was created."`
-	Settings  *room.Settings `json:"settings,omitempty" doc:"All that apply in the mode, defaults included."`
+	Found     *int64           `json:"found,omitempty" doc:"The capacity or batch in force, where it is auto."`
+	Event     *room.Occurrence `json:"event,omitempty" doc:"The event that is on, or the next one, where events repeat."`
+	Paused    bool             `json:"paused"`
+	Epoch     int64            `json:"epoch" doc:"Raised each time that all passes are revoked."`
+	CreatedAt time.Time        `json:"created_at" doc:"When the room was created."`
+	Settings  *room.Settings   `json:"settings,omitempty" doc:"All that apply in the mode, defaults included."`
 }
 
 // roomsView is a page of rooms without their settings: with the rules of a thousand rooms
@@ -46,8 +47,8 @@ type roomsView struct {
 
 func viewOf(v *room.View) roomView {
 	return roomView{
-		Found: v.Found,
-		Room:  v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
+		Found: v.Found, Event: v.Event,
+		Room: v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
 		Waiting: v.Status.Waiting, Inside: v.Status.Inside, Called: v.Status.Called,
 		EnteredTotal: v.Status.Entered, AdmittedTotal: v.Status.CameIn(), MissedTotal: v.Status.NoShows,
 		DepartedTotal: v.Status.Departed, ExpiredTotal: v.Status.Expired, EventsDropped: v.Status.EventsDropped,

@@ -80,6 +80,7 @@ type placeView struct {
 	NextPoll      int64      `json:"next_poll_ms" doc:"When to ask again."`
 	Pass          *string    `json:"pass" nullable:"true" doc:"A JWT, if the visitor is inside. It ends after a minute at most, and each answer has a new one."`
 	PassExpiresAt *time.Time `json:"pass_expires_at" nullable:"true" doc:"When the visit ends."`
+	Lane          string     `json:"lane,omitempty" doc:"The lane in which the visitor waits, in a room with lanes: position and ahead are those in it."`
 	Draw          int64      `json:"draw,omitempty" doc:"The visitor's number in the lottery, once it is drawn."`
 }
 
@@ -126,6 +127,12 @@ type settingsView struct {
 	PrequeueFrom *time.Time `json:"prequeue_from,omitempty" doc:"When visitors may come to wait for opens_at. Default: at any time."`
 	EndsAt       *time.Time `json:"ends_at,omitempty" doc:"When admission ends. Default: never."`
 
+	Repeats  string `json:"repeats,omitempty" maxLength:"256" doc:"When each of many events opens: a cron expression of five fields, @daily or its like, or @every 90m since the room was created. Instead of opens_at, prequeue_from and ends_at."`
+	TimeZone string `json:"time_zone,omitempty" maxLength:"64" doc:"The IANA name of the time zone of repeats. Default UTC."`
+	Lasts    int64  `json:"lasts_ms,omitempty" minimum:"1000" maximum:"31622400000" doc:"How long after its opening each event ends. Required with repeats."`
+	Prequeue int64  `json:"prequeue_ms,omitempty" minimum:"1000" maximum:"31622400000" doc:"How long before each opening visitors may come to wait for it. Default: at any time."`
+
+	Lanes          string     `json:"lanes,omitempty" maxLength:"256" doc:"Lines of their own with shares of the calls, as in vip=20,members=30,public=50. A visitor is in the lane that its token names, or in the last. Default: one line."`
 	OnStoreFailure string     `json:"on_store_failure,omitempty" enum:"open,closed" doc:"What a gate does when the store does not answer. Default closed."`
 	Routes         []ruleView `json:"routes,omitempty" nullable:"false" maxItems:"100" doc:"The requests that need a pass at a gate. Default: all."`
 	Bypass         []ruleView `json:"bypass,omitempty" nullable:"false" maxItems:"100" doc:"The requests that need none, whatever routes say."`

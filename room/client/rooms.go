@@ -25,6 +25,8 @@ type Room struct {
 	Outflow *float64 `json:"outflow_per_second"`
 	// Found is the capacity or batch in force, where it is "auto".
 	Found *int64 `json:"found"`
+	// Event is the event that is on, or the next one, where events repeat; else nil.
+	Event *room.Occurrence `json:"event"`
 	// Settings are not set in a list.
 	Settings room.Settings `json:"settings"`
 	// JSON is the object as it came.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 // million is how many visitors wait.
@@ -139,13 +140,13 @@ func BenchmarkVisit(b *testing.B) {
 				place, err := s.Enter(ctx, terms, room.Arrival{})
 				for err == nil && place.State != room.Inside {
 					var places []room.Place
-					if places, err = s.Ask(ctx, terms, []int64{place.Number}, true); err == nil {
+					if places, err = s.Ask(ctx, terms, storetest.Bearers(place.Number), true); err == nil {
 						place = places[0]
 					}
 					runtime.Gosched()
 				}
 				if err == nil {
-					_, err = s.Leave(ctx, terms, place.Number, room.Left)
+					_, err = s.Leave(ctx, terms, room.Bearer{Number: place.Number}, room.Left)
 				}
 				if err != nil {
 					b.Error(err)
@@ -203,7 +204,7 @@ func benchAsk(b *testing.B, s *Store, terms room.Terms) {
 						n = (n*48271 + 11) % million
 						numbers[i] = n + 1
 					}
-					if _, err := s.Ask(context.Background(), terms, numbers, true); err != nil {
+					if _, err := s.Ask(context.Background(), terms, storetest.Bearers(numbers...), true); err != nil {
 						b.Error(err)
 						return
 					}

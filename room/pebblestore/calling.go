@@ -21,19 +21,20 @@ func (m *operation) call(expiring bool) (more bool) {
 		if calls <= 0 {
 			break
 		}
-		number, found := rs.line.first()
-		if !found {
+		number, after := rs.next(t)
+		if number == 0 {
 			calls = 0
 			break
 		}
 		p := rs.visitors.page(number)
 		if !away && t.Silent(m.now, rs.asked(p, number)) {
 			p.set(number, slotSkipped)
-			rs.line.setMay(p.position(number), false)
+			rs.setMay(p.position(number), false)
 			m.touch(number)
 			continue
 		}
 		m.callOne(p, number)
+		rs.turns = after
 		calls--
 		batch.Left--
 	}
@@ -57,7 +58,7 @@ func (m *operation) setBatch(batch room.Batch) {
 func (m *operation) callOne(p *page, number int64) {
 	rs := m.rs
 	p.set(number, slotCalled)
-	rs.line.setMay(p.position(number), false)
+	rs.setMay(p.position(number), false)
 	rs.waiting--
 	rs.called++
 	until := m.now + m.terms.Claim.Milliseconds()
@@ -101,12 +102,13 @@ func (m *operation) slide(g *activeVisitor) {
 }
 
 // Renew implements room.Store.
-func (s *Store) Renew(ctx context.Context, terms room.Terms, number int64) (room.Place, error) {
+func (s *Store) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer) (place room.Place, err error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
 		return room.Place{}, err
 	}
-	rs := m.rs
+	defer func() { place.Number = bearer.Number }()
+	rs, number := m.rs, m.numberOf(bearer)
 	if slot := rs.visitors.slot(number); slot != slotInside {
 		if g := rs.actives.by[number]; g != nil {
 			m.needs(g.serial)
@@ -118,14 +120,14 @@ func (s *Store) Renew(ctx context.Context, terms room.Terms, number int64) (room
 	g := rs.actives.by[number]
 	if !terms.Renewable(g.renewals) {
 		m.needs(g.serial)
-		place := m.place(number)
+		place = m.place(number)
 		return place, cmp.Or(m.commit(), room.ErrNotRenewable)
 	}
 	g.renewals++
 	rs.actives.setUntil(g, m.now+terms.TTL.Milliseconds())
 	g.stored, g.serial = g.until, m.serial()
 	m.touch(number)
-	place := m.place(number)
+	place = m.place(number)
 	return place, m.commit()
 }
 

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"encoding/binary"
 	"errors"
 
 	"github.com/sluice-project/sluice/room"
@@ -12,9 +13,11 @@ var errForm = errors.New("it is not of its form")
 
 // Flags of a visitor's record, beside its slot.
 const (
-	flagKey  = 0x40
-	flagDraw = 0x80
-	slotMask = 0x0f
+	flagLane        = 0x10
+	flagFingerprint = 0x20
+	flagKey         = 0x40
+	flagDraw        = 0x80
+	slotMask        = 0x0f
 )
 
 // visitor is a visitor's record.
@@ -22,6 +25,9 @@ type visitor struct {
 	slot slot
 	key  room.Key // the zero key: none
 	draw int64    // noDraw: none
+	// print is the fingerprint of the ticket; 0: none.
+	print room.Fingerprint
+	lane  uint8
 	// Of active visitors: see activeVisitor.
 	since, until, tick, renewals int64
 }
@@ -41,6 +47,14 @@ func (v *visitor) append(to []byte) []byte {
 		to[first] |= flagDraw
 		to = appendCounts(to, v.draw)
 	}
+	if v.print != 0 {
+		to[first] |= flagFingerprint
+		to = binary.BigEndian.AppendUint16(to, uint16(v.print))
+	}
+	if v.lane != 0 {
+		to[first] |= flagLane
+		to = append(to, v.lane)
+	}
 	switch v.slot {
 	case slotCalled:
 		to = appendCounts(to, v.since, v.until, v.tick)
@@ -54,7 +68,7 @@ func decodeVisitor(value []byte) (v visitor, err error) {
 	r := pebblekv.Reader{Rest: value}
 	first := r.Byte()
 	v.slot, v.draw = slot(first&slotMask), noDraw
-	if v.slot == slotNone || v.slot > slotLast || first&^(slotMask|flagKey|flagDraw) != 0 {
+	if v.slot == slotNone || v.slot > slotLast || first&^(slotMask|flagLane|flagFingerprint|flagKey|flagDraw) != 0 {
 		return v, errForm
 	}
 	if !v.slot.live() && first != byte(v.slot) {
@@ -68,6 +82,16 @@ func decodeVisitor(value []byte) (v visitor, err error) {
 	}
 	if first&flagDraw != 0 {
 		v.draw = r.Count()
+	}
+	if first&flagFingerprint != 0 {
+		if v.print = room.Fingerprint(r.Byte())<<8 | room.Fingerprint(r.Byte()); v.print == 0 {
+			return v, errForm
+		}
+	}
+	if first&flagLane != 0 {
+		if v.lane = r.Byte(); v.lane == 0 || v.lane >= room.MaxLanes || v.draw >= 0 {
+			return v, errForm
+		}
 	}
 	if v.slot == slotCalled || v.slot == slotInside {
 		v.since, v.until, v.tick = r.Count(), r.Count(), r.Count()

@@ -20,6 +20,10 @@ func TestRecordsAreReadBack(t *testing.T) {
 		v := visitor{slot: slot(rapid.IntRange(1, int(slotLast)).Draw(t, "slot")), draw: noDraw}
 		if v.slot.live() {
 			v.draw = rapid.Int64Range(-1, room.MaxDraw).Draw(t, "draw")
+			v.print = room.Fingerprint(rapid.Uint16().Draw(t, "fingerprint"))
+			if v.draw < 0 {
+				v.lane = rapid.Uint8Range(0, room.MaxLanes-1).Draw(t, "lane")
+			}
 			copy(v.key[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "key"))
 		}
 		if v.slot.active() {
@@ -72,7 +76,7 @@ func TestEventsAreReadBack(t *testing.T) {
 
 // Decoding any value does not panic, and an accepted value is one that the store would write.
 func FuzzDecode(f *testing.F) {
-	v := visitor{slot: slotInside, key: room.Key{1}, draw: 5, since: 1, until: 2, tick: 3, renewals: 4}
+	v := visitor{slot: slotInside, key: room.Key{1}, draw: 5, print: 6, since: 1, until: 2, tick: 3, renewals: 4}
 	f.Add(v.append(nil))
 	f.Add((&counts{number: 1 << 40, batch: room.Batch{Tick: 9}}).append(nil))
 	f.Add([]byte("000000000")) // counts of an earlier release

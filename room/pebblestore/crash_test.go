@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/pebblestore"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 var ctx = context.Background()
@@ -60,14 +61,14 @@ func visits(s room.Store, terms room.Terms, random *rand.Rand, over *atomic.Bool
 			mine = append(mine, place.Number)
 		case i < 8:
 			var places []room.Place
-			if places, err = s.Ask(ctx, terms, []int64{mine[random.IntN(len(mine))]}, true); err == nil {
+			if places, err = s.Ask(ctx, terms, storetest.Bearers(mine[random.IntN(len(mine))]), true); err == nil {
 				place = places[0]
 			}
 		default:
 			at := random.IntN(len(mine))
 			number := mine[at]
 			mine = append(mine[:at], mine[at+1:]...)
-			_, err = s.Leave(ctx, terms, number, room.Left)
+			_, err = s.Leave(ctx, terms, room.Bearer{Number: number}, room.Left)
 			place = room.Place{Number: number, State: room.Gone, Reason: room.Left}
 		}
 		if errors.Is(err, room.ErrClosed) {
@@ -150,7 +151,7 @@ func crashRound(t *testing.T, round uint64) {
 // holds checks that the last answer to a visitor still holds.
 func holds(t *testing.T, s *pebblestore.Store, terms room.Terms, v *told) {
 	t.Helper()
-	places, err := s.Ask(ctx, terms, []int64{v.number}, false)
+	places, err := s.Ask(ctx, terms, storetest.Bearers(v.number), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +259,7 @@ func newSlowShop(t *testing.T) *slowShop {
 
 // ask asks and returns the answer.
 func (c *slowShop) ask(number int64, claim bool) room.Place {
-	places, err := c.s.Ask(ctx, c.terms, []int64{number}, claim)
+	places, err := c.s.Ask(ctx, c.terms, storetest.Bearers(number), claim)
 	if err != nil {
 		c.t.Error(err)
 		return room.Place{}
@@ -289,7 +290,7 @@ func TestLeavingIsToldWhenItIsDurable(t *testing.T) {
 		c := newSlowShop(t)
 		release := c.disk.hold()
 		leaving := c.begin(func() room.Place {
-			p, err := c.s.Leave(ctx, c.terms, 1, room.Left)
+			p, err := c.s.Leave(ctx, c.terms, room.Bearer{Number: 1}, room.Left)
 			if err != nil {
 				t.Error(err)
 			}
@@ -365,7 +366,7 @@ func TestSlidingPassAfterCrash(t *testing.T) {
 		syncs.Store(0)
 		for i := range 60 { // 420 s, 5.6 eighths of 600 s
 			time.Sleep(7 * time.Second)
-			places, err := s.Ask(ctx, terms, []int64{1}, true)
+			places, err := s.Ask(ctx, terms, storetest.Bearers(1), true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -376,7 +377,7 @@ func TestSlidingPassAfterCrash(t *testing.T) {
 			again := open(t, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0, RNG: rand.New(rand.NewPCG(1, uint64(i)))}))
 			fixed := terms
 			fixed.Sliding = false
-			if places, err = again.Ask(ctx, fixed, []int64{1}, false); err != nil {
+			if places, err = again.Ask(ctx, fixed, storetest.Bearers(1), false); err != nil {
 				t.Fatal(err)
 			}
 			if late := places[0].Until.Sub(want); late < 0 || late > terms.TTL/8 {

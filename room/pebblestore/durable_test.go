@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 // While the entry of a visitor with a key is not durable, another call with the key does not get
@@ -50,7 +51,7 @@ func TestThatAKeyHasNoPlaceIsToldWhenItIsDurable(t *testing.T) {
 		}
 		release := c.disk.hold()
 		leaving := c.begin(func() room.Place {
-			p, err := c.s.Leave(ctx, c.terms, p.Number, room.Left)
+			p, err := c.s.Leave(ctx, c.terms, room.Bearer{Number: p.Number}, room.Left)
 			if err != nil {
 				t.Error(err)
 			}
@@ -91,7 +92,7 @@ func TestClockSetForwardAndCorrected(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Minute)
-		if _, err := s.Ask(ctx, terms, []int64{2}, false); err != nil {
+		if _, err := s.Ask(ctx, terms, storetest.Bearers(2), false); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {
@@ -101,7 +102,7 @@ func TestClockSetForwardAndCorrected(t *testing.T) {
 	for range 2 { // time begins again
 		synctest.Test(t, func(t *testing.T) {
 			s := open(t, disk)
-			places, err := s.Ask(ctx, terms, []int64{1, 2, 3}, false)
+			places, err := s.Ask(ctx, terms, storetest.Bearers(1, 2, 3), false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,9 +6,10 @@ import (
 	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// FormatVersion is the version of what this package stores. A store of another
+// FormatVersion is the version of what this package stores. A store of version 1 becomes one
+// of this version when it is opened; its visitors have no fingerprints. A store of another
 // version is not opened.
-const FormatVersion = 1
+const FormatVersion = 2
 
 // The first byte of a key says what it holds.
 const (

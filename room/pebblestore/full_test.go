@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/pebblestore"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 const reserve = 64 << 20
@@ -78,10 +79,10 @@ func TestDiskDownToItsReserve(t *testing.T) {
 		if _, err := s.Expire(ctx, terms); err != nil {
 			t.Error(err)
 		}
-		if places, err := s.Ask(ctx, terms, []int64{1}, true); err != nil || places[0].State != room.Inside {
+		if places, err := s.Ask(ctx, terms, storetest.Bearers(1), true); err != nil || places[0].State != room.Inside {
 			t.Errorf("who is called claims: %+v, %v", places, err)
 		}
-		if _, err := s.Leave(ctx, terms, 1, room.Left); err != nil {
+		if _, err := s.Leave(ctx, terms, room.Bearer{Number: 1}, room.Left); err != nil {
 			t.Error(err)
 		}
 		d.free.Store(1 << 30)
@@ -104,11 +105,11 @@ func TestDiskThatFailsWrites(t *testing.T) {
 		}
 	}
 	d.free.Store(0)
-	if _, err := s.Leave(ctx, terms, 3, room.Left); !errors.Is(err, room.ErrBroken) {
+	if _, err := s.Leave(ctx, terms, room.Bearer{Number: 3}, room.Left); !errors.Is(err, room.ErrBroken) {
 		t.Fatalf("leave when writes fail: %v, want ErrBroken", err)
 	}
 	for what, err := range map[string]error{
-		"ask":     second(s.Ask(ctx, terms, []int64{1}, false)),
+		"ask":     second(s.Ask(ctx, terms, storetest.Bearers(1), false)),
 		"status":  second(s.Status(ctx, "shop")),
 		"expire":  second(s.Expire(ctx, terms)),
 		"events":  second(s.Events(ctx, "shop", 0, 0, 10)),

@@ -2,11 +2,14 @@ package pebblestore
 
 import "cmp"
 
-// position is a place in line: by the draw if that is not negative, otherwise by the
+// position is a place in the line of a lane: by the draw if that is not negative, otherwise by the
 // number.
-type position struct{ draw, number int64 }
+type position struct {
+	draw, number int64
+	lane         uint8
+}
 
-// comparePositions returns a negative number if a is before b.
+// comparePositions returns a negative number if a is before b in their lane.
 func comparePositions(a, b position) int {
 	switch {
 	case a.draw >= 0 && b.draw < 0:

@@ -40,13 +40,13 @@ func TestLineIsASortedList(t *testing.T) {
 		draws := rapid.SampledFrom([]int64{3, 1 << 52}).Draw(t, "draws")
 		some := func(t *rapid.T) position {
 			if len(model.positions) == 0 {
-				return position{noDraw, next} // it does not exist, so nothing happens
+				return position{noDraw, next, 0} // it does not exist, so nothing happens
 			}
 			return model.positions[rapid.IntRange(0, len(model.positions)-1).Draw(t, "who")]
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"enter": func(t *rapid.T) {
-				s := position{noDraw, next}
+				s := position{noDraw, next, 0}
 				if rapid.Bool().Draw(t, "drawn") {
 					s.draw = rapid.Int64Range(0, draws).Draw(t, "draw")
 				}
@@ -138,7 +138,7 @@ func BenchmarkLine(b *testing.B) {
 		random := rand.New(rand.NewPCG(1, 2))
 		positions := make([]position, waiting)
 		for i := range positions {
-			positions[i] = position{noDraw, int64(i + 1)}
+			positions[i] = position{noDraw, int64(i + 1), 0}
 			if kind == "drawn" {
 				positions[i].draw = random.Int64N(1 << 52)
 			}

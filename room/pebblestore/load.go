@@ -29,7 +29,7 @@ func (s *Store) load() error {
 }
 
 func (s *Store) loadMeta() error {
-	if err := pebblekv.Format(s.db, metaVersion, FormatVersion, FormatVersion); err != nil {
+	if err := pebblekv.Format(s.db, metaVersion, 1, FormatVersion); err != nil {
 		return err
 	}
 	revision, err := pebblekv.Get(s.db, metaRevision)
@@ -146,7 +146,7 @@ func (s *Store) loadVisitors(rs *roomState, closed map[int64]*page) error {
 		return err
 	}
 	place(1 << (63 - pageBits))
-	rs.line.drawn.load(entries)
+	rs.lines[0].drawn.load(entries)
 	return nil
 }
 
@@ -160,6 +160,8 @@ func (rs *roomState) restore(number int64, v *visitor, entries *[]drawnVisitor) 
 		return true
 	}
 	p.live++
+	p.setPrint(number, v.print)
+	p.setLane(number, v.lane)
 	if v.key != (room.Key{}) {
 		if rs.keys.find(v.key) != 0 {
 			return false
@@ -171,7 +173,7 @@ func (rs *roomState) restore(number int64, v *visitor, entries *[]drawnVisitor) 
 		p.setDraw(number, v.draw)
 	}
 	if v.slot != slotInside {
-		at := position{v.draw, number}
+		at := position{v.draw, number, v.lane}
 		if v.draw >= 0 {
 			l := newLot(v.draw, number)
 			if v.slot != slotWaiting {
@@ -179,8 +181,8 @@ func (rs *roomState) restore(number int64, v *visitor, entries *[]drawnVisitor) 
 			}
 			*entries = append(*entries, l)
 		} else {
-			rs.line.add(at)
-			rs.line.setMay(at, v.slot == slotWaiting)
+			rs.lineOf(at).add(at)
+			rs.setMay(at, v.slot == slotWaiting)
 		}
 	}
 	if v.slot.waiting() {

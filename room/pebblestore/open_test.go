@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/pebblestore"
 )
 
@@ -37,7 +39,7 @@ func write(t *testing.T, dir string, key, value []byte) {
 	}
 }
 
-// This version opens only stores of its own format.
+// This version opens stores of its own format and of format 1.
 func TestOpenRefusesForeignAndFuture(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, []byte("x"), nil)
@@ -50,6 +52,35 @@ func TestOpenRefusesForeignAndFuture(t *testing.T) {
 	var version *pebblestore.VersionError
 	if _, err := openDir(dir); !errors.As(err, &version) || version.Found != 9 {
 		t.Errorf("a store of format 9: %v, want a VersionError", err)
+	}
+}
+
+// TestOpenConvertsFormat1 checks that a store of format 1 opens: its visitors have no
+// fingerprints, and any ticket with their number is theirs.
+func TestOpenConvertsFormat1(t *testing.T) {
+	dir := t.TempDir()
+	s, err := openDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terms := room.Terms{Room: "shop", MaxWaiting: 10, Abandon: time.Hour}
+	if terms.Revision, err = s.PutRoom(t.Context(), "shop", nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Enter(t.Context(), terms, room.Arrival{}); err != nil { // as format 1 has it
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir, []byte("Mversion"), []byte{1})
+	if s, err = openDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	places, err := s.Ask(t.Context(), terms, []room.Bearer{{Number: 1, Fingerprint: 7}}, true)
+	if err != nil || places[0].State != room.Waiting {
+		t.Errorf("the visitor of format 1 is %+v, %v; want it to wait", places, err)
 	}
 }
 

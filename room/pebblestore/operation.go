@@ -199,7 +199,7 @@ func (m *operation) commit() error {
 	if len(m.left) > 0 {
 		rs.mu.Lock()
 		for _, s := range m.left {
-			rs.line.remove(s)
+			rs.lineOf(s).remove(s)
 		}
 		rs.mu.Unlock()
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/pebblekv"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 func openMem(t *testing.T, fs vfs.FS) *Store {
@@ -99,7 +100,7 @@ func (c *pagesCase) reopen() {
 // gone checks the reasons why visitors are gone.
 func (c *pagesCase) gone(numbers []int64, want ...room.Reason) {
 	c.t.Helper()
-	places, err := c.s.Ask(context.Background(), c.terms, numbers, false)
+	places, err := c.s.Ask(context.Background(), c.terms, storetest.Bearers(numbers...), false)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func (c *pagesCase) stored(visitors, pages int) {
 
 func (c *pagesCase) leave(number int64, reason room.Reason) {
 	c.t.Helper()
-	if _, err := c.s.Leave(context.Background(), c.terms, number, reason); err != nil {
+	if _, err := c.s.Leave(context.Background(), c.terms, room.Bearer{Number: number}, reason); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -203,7 +204,7 @@ func TestWhoMissesHasBeenSilentBefore(t *testing.T) {
 		arriveMany(t, s, terms, 2)
 		expire(1)
 		time.Sleep(110 * time.Second)
-		if _, err := s.Ask(ctx, terms, []int64{2}, false); err != nil {
+		if _, err := s.Ask(ctx, terms, storetest.Bearers(2), false); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
@@ -235,7 +236,7 @@ func TestLookingIsDoneInSteps(t *testing.T) {
 			for i := range numbers {
 				numbers[i] = first + int64(i)
 			}
-			if _, err := s.Ask(ctx, terms, numbers, false); err != nil {
+			if _, err := s.Ask(ctx, terms, storetest.Bearers(numbers...), false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -304,7 +305,7 @@ func TestLargeMovesAreDoneInSteps(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		terms.Capacity = 1
 		terms.Grace = 24 * time.Hour
-		if _, err := s.Leave(ctx, terms, 2*crowd, room.Left); err != nil { // skips some silent visitors
+		if _, err := s.Leave(ctx, terms, room.Bearer{Number: 2 * crowd}, room.Left); err != nil { // skips some silent visitors
 			t.Fatal(err)
 		}
 		expire(1)

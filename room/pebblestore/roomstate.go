@@ -18,10 +18,11 @@ type roomState struct {
 	record   room.Record
 	visitors visitors
 	keys     keyTable // of visitors who are not gone
-	// line holds the visitors who wait or are called. It lags behind the slots: a visitor
+	// lines hold the visitors who wait or are called. They lag behind the slots: a visitor
 	// who left counts for the ranks of others until that is durable, so that no position
 	// that was shown rises after a crash.
-	line    line
+	lines   []line // by lane, as far as used
+	turns   room.Turns
 	silence silenceIndex
 	actives actives
 	waiting int64
@@ -45,7 +46,7 @@ type roomState struct {
 }
 
 func newRoomState(id uint64, record room.Record) *roomState {
-	rs := &roomState{id: id, record: record, silence: newSilenceIndex(), actives: newActives()}
+	rs := &roomState{id: id, record: record, lines: make([]line, 1), silence: newSilenceIndex(), actives: newActives()}
 	rs.keys = newKeyTable(func(number int64) room.Key { return rs.visitors.page(number).key(number) })
 	return rs
 }
@@ -63,8 +64,36 @@ func raise[N int64 | uint64](at interface {
 	}
 }
 
+// lineOf returns the line of a visitor.
+func (rs *roomState) lineOf(s position) *line {
+	for len(rs.lines) <= int(s.lane) {
+		rs.lines = append(rs.lines, line{})
+	}
+	return &rs.lines[s.lane]
+}
+
+func (rs *roomState) setMay(s position, may bool) { rs.lineOf(s).setMay(s, may) }
+
+// next returns who is called next, and the turns after that; 0 if nobody may be.
+func (rs *roomState) next(t *room.Terms) (number int64, after room.Turns) {
+	var firsts [room.MaxLanes]int64
+	for i := range rs.lines {
+		firsts[i], _ = rs.lines[i].first()
+	}
+	lane, after, _ := t.Next(rs.turns, func(lane int) bool { return firsts[lane] != 0 })
+	return firsts[lane], after
+}
+
 // asked returns when a visitor who is not gone counts as having asked last.
 func (rs *roomState) asked(p *page, number int64) int64 { return max(p.asked(number), rs.back) }
+
+// numberOf returns a bearer's number; 0, which no visitor has, if another visitor has it.
+func (m *operation) numberOf(b room.Bearer) int64 {
+	if m.rs.visitors.slot(b.Number).live() && !b.Is(m.rs.visitors.page(b.Number).print(b.Number)) {
+		return 0
+	}
+	return b.Number
+}
 
 // place returns where a visitor is.
 func (m *operation) place(number int64) room.Place {
@@ -87,9 +116,9 @@ func (m *operation) place(number int64) room.Place {
 		g := rs.actives.by[number]
 		place.Since, place.Until = moment(g.since), moment(g.until)
 	default:
-		place.State, place.Ahead = room.Waiting, rs.line.rank(position)
+		place.State, place.Lane, place.Ahead = room.Waiting, int(position.lane), rs.lineOf(position).rank(position)
 		for _, s := range m.left { // durable when this answer is
-			if comparePositions(s, position) < 0 {
+			if s.lane == position.lane && comparePositions(s, position) < 0 {
 				place.Ahead--
 			}
 		}
@@ -118,7 +147,7 @@ func (rs *roomState) visitor(number int64) visitor {
 	if !v.slot.live() {
 		return v
 	}
-	v.key, v.draw = p.key(number), p.position(number).draw
+	v.key, v.print, v.draw, v.lane = p.key(number), p.print(number), p.position(number).draw, p.lane(number)
 	if g := rs.actives.by[number]; g != nil {
 		v.since, v.until, v.tick, v.renewals = g.since, g.stored, g.tick, g.renewals
 	}

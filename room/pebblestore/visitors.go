@@ -51,9 +51,11 @@ type page struct {
 
 // people is the state of visitors who are not gone.
 type people struct {
-	asked   [pageSize]int64     // when each asked last
+	asked   [pageSize]int64 // when each asked last
+	prints  [pageSize]room.Fingerprint
 	keys    *[pageSize]room.Key // nil: none has one
 	draws   *[pageSize]int64    // the draw + 1; nil: none has one
+	lanes   *[pageSize]uint8    // nil: all are in lane 0
 	buckets [pageSize / bucketSize]bucket
 }
 
@@ -148,10 +150,31 @@ func (p *page) key(number int64) room.Key {
 	return p.people.keys[number&(pageSize-1)]
 }
 
+func (p *page) print(number int64) room.Fingerprint { return p.people.prints[number&(pageSize-1)] }
+func (p *page) setPrint(number int64, to room.Fingerprint) {
+	p.people.prints[number&(pageSize-1)] = to
+}
+
+func (p *page) lane(number int64) uint8 {
+	if p.people == nil || p.people.lanes == nil {
+		return 0
+	}
+	return p.people.lanes[number&(pageSize-1)]
+}
+
+func (p *page) setLane(number int64, to uint8) {
+	if p.people.lanes == nil && to != 0 {
+		p.people.lanes = new([pageSize]uint8)
+	}
+	if p.people.lanes != nil {
+		p.people.lanes[number&(pageSize-1)] = to
+	}
+}
+
 // position returns where a visitor stands in line.
 func (p *page) position(number int64) position {
 	if p.people == nil || p.people.draws == nil {
-		return position{noDraw, number}
+		return position{noDraw, number, p.lane(number)}
 	}
-	return position{p.people.draws[number&(pageSize-1)] - 1, number}
+	return position{p.people.draws[number&(pageSize-1)] - 1, number, p.lane(number)}
 }

@@ -48,15 +48,18 @@ func (m *operation) arrive(arrival room.Arrival) int64 {
 	p.live++
 	p.set(number, slotWaiting)
 	p.setAsked(number, m.now)
+	p.setPrint(number, arrival.Fingerprint)
+	p.setLane(number, uint8(arrival.Lane))
 	if arrival.Key != (room.Key{}) {
 		p.setKey(number, arrival.Key)
 		rs.keys.add(number)
 	}
-	if m.terms.ByDraw(m.now) {
+	if m.terms.ByDraw(m.now, arrival.Lane) {
 		p.setDraw(number, arrival.Draw)
 	}
 	rs.waiting++
-	rs.line.add(p.position(number))
+	at := p.position(number)
+	rs.lineOf(at).add(at)
 	rs.silence.note(p.bucket(number), number, m.now)
 	m.touch(number)
 	m.addEvent(room.VisitorEntered, number, false)
@@ -64,14 +67,15 @@ func (m *operation) arrive(arrival room.Arrival) int64 {
 }
 
 // Ask implements room.Store.
-func (s *Store) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
+func (s *Store) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer, claim bool) ([]room.Place, error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
 		return nil, err
 	}
-	places := make([]room.Place, len(numbers))
-	for i, number := range numbers {
-		places[i] = m.ask(number, claim)
+	places := make([]room.Place, len(bearers))
+	for i, bearer := range bearers {
+		places[i] = m.ask(m.numberOf(bearer), claim)
+		places[i].Number = bearer.Number
 	}
 	return places, m.commit()
 }
@@ -89,7 +93,7 @@ func (m *operation) ask(number int64, claim bool) room.Place {
 	switch {
 	case s == slotSkipped:
 		p.set(number, slotWaiting)
-		rs.line.setMay(p.position(number), true)
+		rs.setMay(p.position(number), true)
 		m.touch(number)
 	case s == slotCalled && claim:
 		m.claim(p, rs.actives.by[number])
@@ -103,12 +107,14 @@ func (m *operation) ask(number int64, claim bool) room.Place {
 }
 
 // Leave implements room.Store.
-func (s *Store) Leave(ctx context.Context, terms room.Terms, number int64, reason room.Reason) (room.Place, error) {
+func (s *Store) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer, reason room.Reason) (room.Place, error) {
 	m, err := s.begin(ctx, &terms)
 	if err != nil {
 		return room.Place{}, err
 	}
+	number := m.numberOf(bearer)
 	place := m.place(number)
+	place.Number = bearer.Number
 	if place.State == room.Gone {
 		m.needs(m.rs.goneSerial)
 		return place, m.commit()
@@ -180,7 +186,7 @@ func (m *operation) remove(number int64, to slot) {
 // leaveLine removes a visitor from the line as soon as that is durable; from now on it is
 // not called.
 func (m *operation) leaveLine(s position) {
-	m.rs.line.setMay(s, false)
+	m.rs.setMay(s, false)
 	m.left = append(m.left, s)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 func TestAReplicaTakesOver(t *testing.T) {
@@ -27,7 +28,7 @@ func TestAReplicaTakesOver(t *testing.T) {
 
 	set.Failover()
 	recovered(t, func() error {
-		places, err := store.Ask(t.Context(), terms, []int64{10}, true)
+		places, err := store.Ask(t.Context(), terms, storetest.Bearers(10), true)
 		if err == nil && (places[0].State != room.Waiting || places[0].Ahead != 9) {
 			t.Errorf("after the failover the place is %+v", places[0])
 		}

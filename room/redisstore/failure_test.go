@@ -35,7 +35,7 @@ func everybody(ctx context.Context, store *redisstore.Store, terms room.Terms, n
 	for i := range numbers {
 		numbers[i] = int64(i) + 1
 	}
-	places, err := store.Ask(ctx, terms, numbers, false)
+	places, err := store.Ask(ctx, terms, storetest.Bearers(numbers...), false)
 	for i := range places {
 		places[i].Now = time.Time{}
 	}
@@ -53,7 +53,7 @@ func TestEverybodyHasTheSamePlaceAfterARestart(t *testing.T) {
 	if _, err := store.Expire(t.Context(), terms); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Ask(t.Context(), terms, []int64{1, 2, 3}, true); err != nil {
+	if _, err := store.Ask(t.Context(), terms, storetest.Bearers(1, 2, 3), true); err != nil {
 		t.Fatal(err)
 	}
 	before, err := everybody(t.Context(), store, terms, 500)
@@ -66,7 +66,7 @@ func TestEverybodyHasTheSamePlaceAfterARestart(t *testing.T) {
 	}
 
 	server.Kill()
-	if _, err := store.Ask(t.Context(), terms, []int64{1}, true); !errors.Is(err, room.ErrUnavailable) {
+	if _, err := store.Ask(t.Context(), terms, storetest.Bearers(1), true); !errors.Is(err, room.ErrUnavailable) {
 		t.Errorf("error is %v while the server is down, want ErrUnavailable", err)
 	}
 	server.Restart()
@@ -95,7 +95,7 @@ func TestAServerThatHangs(t *testing.T) {
 	fill(t, store, terms, 10, false)
 	server.Pause()
 	calls := map[string]func() error{
-		"Ask":    func() error { _, err := store.Ask(t.Context(), terms, []int64{1}, true); return err },
+		"Ask":    func() error { _, err := store.Ask(t.Context(), terms, storetest.Bearers(1), true); return err },
 		"Enter":  func() error { _, err := store.Enter(t.Context(), terms, room.Arrival{}); return err },
 		"Status": func() error { _, err := store.Status(t.Context(), "shop"); return err },
 		"Rooms":  func() error { _, err := store.Rooms(t.Context()); return err },
@@ -115,7 +115,7 @@ func TestAServerThatHangs(t *testing.T) {
 	group.Wait()
 	server.Continue()
 	recovered(t, func() error {
-		places, err := store.Ask(t.Context(), terms, []int64{10}, true)
+		places, err := store.Ask(t.Context(), terms, storetest.Bearers(10), true)
 		if err == nil && (places[0].State != room.Waiting || places[0].Ahead != 9) {
 			t.Errorf("the place is %+v", places[0])
 		}
@@ -140,10 +140,10 @@ func TestPeopleAreServedWhenTheMemoryIsFull(t *testing.T) {
 	if _, err := store.Expire(t.Context(), terms); err != nil {
 		t.Errorf("Expire: %v", err)
 	}
-	if places, err := store.Ask(t.Context(), terms, []int64{1, entered}, true); err != nil || places[0].State != room.Inside {
+	if places, err := store.Ask(t.Context(), terms, storetest.Bearers(1, entered), true); err != nil || places[0].State != room.Inside {
 		t.Errorf("Ask: %+v, %v", places, err)
 	}
-	if _, err := store.Leave(t.Context(), terms, 1, room.Left); err != nil {
+	if _, err := store.Leave(t.Context(), terms, room.Bearer{Number: 1}, room.Left); err != nil {
 		t.Errorf("Leave: %v", err)
 	}
 	if err := store.RemoveRoom(t.Context(), "shop"); err != nil {

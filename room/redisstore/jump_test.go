@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 // The server's clock is set, forward or back, or a failover brings another clock. No waiting or
@@ -89,7 +90,7 @@ func (j *jumper) leave(number int64) {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	if _, err := j.store.Leave(j.t.Context(), j.terms, number, room.Left); err != nil {
+	if _, err := j.store.Leave(j.t.Context(), j.terms, room.Bearer{Number: number}, room.Left); err != nil {
 		j.t.Fatal(err)
 	}
 	after, err := j.store.Status(j.t.Context(), "shop")
@@ -136,7 +137,7 @@ func (j *jumper) leaveFirst() {
 			continue
 		}
 		number := int64(i) + 1
-		if places, err := j.store.Ask(j.t.Context(), j.terms, []int64{number}, true); err != nil || places[0].State != room.Inside {
+		if places, err := j.store.Ask(j.t.Context(), j.terms, storetest.Bearers(number), true); err != nil || places[0].State != room.Inside {
 			j.t.Errorf("visitor %d comes, and is %+v, %v", number, places, err)
 		}
 		j.leave(number)

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 // line is a room on a server whose clock a test moves.
@@ -59,7 +60,7 @@ func (l *line) enter(visitors int) {
 
 func (l *line) ask(numbers ...int64) []room.Place {
 	l.t.Helper()
-	places, err := l.store.Ask(l.t.Context(), l.terms, numbers, false)
+	places, err := l.store.Ask(l.t.Context(), l.terms, storetest.Bearers(numbers...), false)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -96,7 +97,7 @@ func TestOfTheSameDrawTheFirstIsFirst(t *testing.T) {
 	l.expire()
 	l.ahead(l.ask(4, 5, 6, 7, 10), -1, -1, -1, 6, 9)
 	l.ahead(l.ask(3, 10), 2, 9)
-	if p, err := l.store.Leave(t.Context(), l.terms, 2, room.Left); err != nil || p.Ahead != 1 || !p.Drawn {
+	if p, err := l.store.Leave(t.Context(), l.terms, room.Bearer{Number: 2}, room.Left); err != nil || p.Ahead != 1 || !p.Drawn {
 		t.Errorf("who was skipped leaves from %+v, %v; want behind one", p, err)
 	}
 }
@@ -109,7 +110,7 @@ func TestWhoIsSkippedLeavesFromItsPlace(t *testing.T) {
 	l.ask(5, 6, 7, 8)
 	l.terms.Capacity = 2
 	l.expire() // skips 1 to 4, calls 5 and 6
-	before, err := l.store.Leave(t.Context(), l.terms, 4, room.Left)
+	before, err := l.store.Leave(t.Context(), l.terms, room.Bearer{Number: 4}, room.Left)
 	if err != nil || before.State != room.Waiting || before.Ahead != 3 {
 		t.Errorf("it leaves from %+v, %v; want behind 3", before, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -115,7 +116,7 @@ func TestTheEndOfTheCallersContextIsTheCallers(t *testing.T) {
 	store, terms := shop(t, redistest.Start(t, redistest.Options{}))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := store.Ask(ended, terms, []int64{1}, true)
+	_, err := store.Ask(ended, terms, storetest.Bearers(1), true)
 	if !errors.Is(err, context.Canceled) || errors.Is(err, room.ErrUnavailable) {
 		t.Errorf("error is %v, want only that the context was canceled", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/redisstore"
+	"github.com/sluice-project/sluice/room/storetest"
 )
 
 // keysOf returns all keys of a server.
@@ -34,11 +35,11 @@ func busyRoom(t *testing.T, store *redisstore.Store, terms room.Terms) {
 	if _, err := store.Expire(t.Context(), terms); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Ask(t.Context(), terms, []int64{1, 2, 3}, true); err != nil {
+	if _, err := store.Ask(t.Context(), terms, storetest.Bearers(1, 2, 3), true); err != nil {
 		t.Fatal(err)
 	}
 	for _, n := range []int64{1, 50, 1_200} {
-		if _, err := store.Leave(t.Context(), terms, n, room.Left); err != nil {
+		if _, err := store.Leave(t.Context(), terms, room.Bearer{Number: n}, room.Left); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -152,7 +153,7 @@ func TestAClearThatWasCutShortIsFinishedByExpire(t *testing.T) {
 	terms.Capacity = 3
 	fill(t, store, terms, 5, false)
 	server.Cli("HSET", "sluice:{shop}", "clearing", "1")
-	if p, err := store.Leave(t.Context(), terms, 1, room.Left); err != nil || p.State != room.Inside {
+	if p, err := store.Leave(t.Context(), terms, room.Bearer{Number: 1}, room.Left); err != nil || p.State != room.Inside {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	if s, err := store.Status(t.Context(), "shop"); err != nil || s.Inside != 2 {

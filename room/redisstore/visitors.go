@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-project/sluice/room"
@@ -16,7 +17,7 @@ import (
 var reasons = []room.Reason{"", room.Left, room.Expired, room.Abandoned, room.Revoked, room.Ended, room.Forgotten}
 
 // placeSize is how many integers a place is, as in lua/place.lua.
-const placeSize = 6
+const placeSize = 7
 
 func revisionOf(terms *room.Terms) string { return strconv.FormatUint(terms.Revision, 10) }
 
@@ -29,11 +30,21 @@ func callTerms(t *room.Terms) []string {
 	}
 }
 
+// shares returns the last argument of scripts that call, as in lua/call.lua.
+func shares(t *room.Terms) string {
+	if t.Shares == [room.MaxLanes]int64{} {
+		return noShares
+	}
+	return strings.Trim(fmt.Sprint(t.Shares), "[]")
+}
+
+var noShares = strings.Trim(fmt.Sprint([room.MaxLanes]int64{}), "[]")
+
 // readPlace reads a place of a script.
 func readPlace(n int64, at time.Time, v []int64) room.Place {
 	return room.Place{
 		Number: n, State: room.State(v[0]), Ahead: v[1], Drawn: v[2] == 1, Until: timeOf(v[3]), Since: timeOf(v[4]),
-		Reason: reasons[v[5]], Now: at,
+		Reason: reasons[v[5]], Lane: int(v[6]), Now: at,
 	}
 }
 
@@ -41,7 +52,8 @@ func readPlace(n int64, at time.Time, v []int64) room.Place {
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
 	args := append(callTerms(&terms),
 		millis(terms.EnterFrom), millis(terms.EnterUntil), millis(terms.DrawUntil), number(terms.MaxWaiting),
-		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw), flag(!arrival.Provisional))
+		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw), flag(!arrival.Provisional),
+		fingerprint(arrival.Fingerprint), strconv.Itoa(arrival.Lane), shares(&terms))
 	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), 2+placeSize, args...)
 	if err != nil {
 		return room.Place{}, err
@@ -50,6 +62,8 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 	p.New = answer[2] == 1
 	return p, nil
 }
+
+func fingerprint(f room.Fingerprint) string { return strconv.Itoa(int(f)) }
 
 // keyText returns a key for a script: its bytes, or nothing.
 func keyText(key room.Key) string {
@@ -60,48 +74,48 @@ func keyText(key room.Key) string {
 }
 
 // Ask implements room.Store.
-func (s *Store) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
-	if len(numbers) > room.MaxAsk {
-		return nil, fmt.Errorf("%d visitors are asked about, at most %d at once", len(numbers), room.MaxAsk)
+func (s *Store) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer, claim bool) ([]room.Place, error) {
+	if len(bearers) > room.MaxAsk {
+		return nil, fmt.Errorf("%d visitors are asked about, at most %d at once", len(bearers), room.MaxAsk)
 	}
-	args := make([]string, 0, 3+len(numbers))
+	args := make([]string, 0, 3+2*len(bearers))
 	args = append(args, flag(claim), number(terms.TTL.Milliseconds()), flag(terms.Sliding))
-	for _, n := range numbers {
-		args = append(args, number(n))
+	for _, b := range bearers {
+		args = append(args, number(b.Number), fingerprint(b.Fingerprint))
 	}
-	answer, err := s.operate(ctx, askScript, terms.Room, revisionOf(&terms), placeSize*len(numbers), args...)
+	answer, err := s.operate(ctx, askScript, terms.Room, revisionOf(&terms), placeSize*len(bearers), args...)
 	if err != nil {
 		return nil, err
 	}
-	places, at := make([]room.Place, len(numbers)), time.UnixMilli(answer[0])
+	places, at := make([]room.Place, len(bearers)), time.UnixMilli(answer[0])
 	for i, v := range slices.Collect(slices.Chunk(answer[1:], placeSize)) {
-		places[i] = readPlace(numbers[i], at, v)
+		places[i] = readPlace(bearers[i].Number, at, v)
 	}
 	return places, nil
 }
 
 // Renew implements room.Store.
-func (s *Store) Renew(ctx context.Context, terms room.Terms, n int64) (room.Place, error) {
+func (s *Store) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer) (room.Place, error) {
 	answer, err := s.operate(ctx, renewScript, terms.Room, revisionOf(&terms), placeSize,
-		number(n), number(terms.TTL.Milliseconds()), flag(terms.Sliding), strconv.Itoa(terms.Renewals))
+		number(bearer.Number), number(terms.TTL.Milliseconds()), flag(terms.Sliding), strconv.Itoa(terms.Renewals), fingerprint(bearer.Fingerprint))
 	if err != nil && !errors.Is(err, room.ErrNotRenewable) {
 		return room.Place{}, err
 	}
-	return readPlace(n, time.UnixMilli(answer[0]), answer[1:]), err
+	return readPlace(bearer.Number, time.UnixMilli(answer[0]), answer[1:]), err
 }
 
 // Leave implements room.Store.
-func (s *Store) Leave(ctx context.Context, terms room.Terms, n int64, reason room.Reason) (room.Place, error) {
+func (s *Store) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer, reason room.Reason) (room.Place, error) {
 	code := slices.Index(reasons, reason)
 	if code < 1 || reason == room.Forgotten {
 		return room.Place{}, fmt.Errorf("nobody leaves for the reason %q", reason)
 	}
 	answer, err := s.operate(ctx, leaveScript, terms.Room, revisionOf(&terms), placeSize,
-		append(callTerms(&terms), number(n), strconv.Itoa(code))...)
+		append(callTerms(&terms), number(bearer.Number), strconv.Itoa(code), fingerprint(bearer.Fingerprint), shares(&terms))...)
 	if err != nil {
 		return room.Place{}, err
 	}
-	return readPlace(n, time.UnixMilli(answer[0]), answer[1:]), nil
+	return readPlace(bearer.Number, time.UnixMilli(answer[0]), answer[1:]), nil
 }
 
 // Find implements room.Store.
@@ -119,7 +133,7 @@ func (s *Store) Find(ctx context.Context, terms room.Terms, key room.Key) (int64
 // Clear implements room.Store. If it is cut short, the next Expire continues.
 func (s *Store) Clear(ctx context.Context, terms room.Terms) error {
 	for begin := true; ; begin = false {
-		answer, err := s.operate(ctx, clearScript, terms.Room, revisionOf(&terms), 1, append(callTerms(&terms), flag(begin))...)
+		answer, err := s.operate(ctx, clearScript, terms.Room, revisionOf(&terms), 1, append(callTerms(&terms), flag(begin), shares(&terms))...)
 		if err != nil || answer[1] == 0 {
 			return err
 		}
@@ -130,7 +144,7 @@ func (s *Store) Clear(ctx context.Context, terms room.Terms) error {
 func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
 	answer, err := s.operate(ctx, expireScript, terms.Room, revisionOf(&terms), 3+statusSize,
 		append(callTerms(&terms), number(terms.Calls), number((terms.Abandon+terms.Grace).Milliseconds()),
-			terms.Tender, number(terms.Tend.Milliseconds()), number(terms.Late.Milliseconds()))...)
+			terms.Tender, number(terms.Tend.Milliseconds()), number(terms.Late.Milliseconds()), shares(&terms))...)
 	if err != nil {
 		return room.Due{}, err
 	}

@@ -13,7 +13,7 @@ var askCases = []testCase{
 		k.leave(2, room.Left)
 		k.expireAt(1)
 		numbers := []int64{4, 1, 2, 99, 3, 4, -1, 0}
-		places, err := k.store.Ask(ctx, k.terms, numbers, false)
+		places, err := k.store.Ask(ctx, k.terms, Bearers(numbers...), false)
 		k.must(err)
 		var states []room.State
 		for i, p := range places {
@@ -37,7 +37,7 @@ var askCases = []testCase{
 		for i := range numbers {
 			numbers[i] = int64(room.MaxAsk - i)
 		}
-		places, err := k.store.Ask(ctx, k.terms, numbers, true)
+		places, err := k.store.Ask(ctx, k.terms, Bearers(numbers...), true)
 		k.must(err)
 		for i, p := range places {
 			k.check(p.Number == numbers[i], "place %d is %+v", i, p)
@@ -66,7 +66,7 @@ var askCases = []testCase{
 	{name: "each sees what those before it did", run: func(k *kit) {
 		k.enter(3)
 		k.expireAt(2)
-		places, err := k.store.Ask(ctx, k.terms, []int64{3, 1, 3, 2, 3}, true)
+		places, err := k.store.Ask(ctx, k.terms, Bearers(3, 1, 3, 2, 3), true)
 		k.must(err)
 		for i, ahead := range []int64{2, -1, 1, -1, 0} {
 			if ahead < 0 {
@@ -75,6 +75,41 @@ var askCases = []testCase{
 				k.waits(places[i], ahead)
 			}
 		}
+	}},
+	{name: "a bearer is the visitor who entered with the fingerprint", run: func(k *kit) {
+		k.arrive(room.Arrival{Fingerprint: 7})
+		k.arrive(room.Arrival{}) // as with an earlier release
+		k.arrive(room.Arrival{Fingerprint: 7, Key: keyOf(1)})
+		for range 3 { // waiting, called and inside
+			before := k.look(1).State
+			places, err := k.store.Ask(ctx, k.terms, []room.Bearer{{Number: 1, Fingerprint: 8}, {Number: 3, Fingerprint: 8}}, true)
+			k.must(err)
+			k.isGone(places[0], room.Forgotten)
+			k.isGone(places[1], room.Forgotten)
+			p, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1, Fingerprint: 8})
+			k.must(err)
+			k.isGone(p, room.Forgotten)
+			k.check(p.Number == 1, "place is %+v, want of 1", p)
+			p, err = k.store.Leave(ctx, k.terms, room.Bearer{Number: 1, Fingerprint: 8}, room.Left)
+			k.must(err)
+			k.isGone(p, room.Forgotten)
+			k.check(k.look(1).State == before, "another bearer changed the state from %v", before)
+			places, err = k.store.Ask(ctx, k.terms, []room.Bearer{{Number: 1, Fingerprint: 7}, {Number: 2, Fingerprint: 8}, {Number: 2}}, false)
+			k.must(err)
+			for _, p := range places {
+				k.check(p.State == before, "place is %+v, want state %v", p, before)
+			}
+			if before == room.Called {
+				k.claim(1, 2)
+			}
+			k.expireAt(2)
+		}
+		p, err := k.store.Leave(ctx, k.terms, room.Bearer{Number: 1, Fingerprint: 7}, room.Left)
+		k.must(err)
+		k.check(p.State == room.Inside, "place is %+v, want inside", p)
+		places, err := k.store.Ask(ctx, k.terms, []room.Bearer{{Number: 1, Fingerprint: 8}}, true)
+		k.must(err)
+		k.isGone(places[0], room.Left)
 	}},
 	{name: "who claims late has the slot, until Expire has been there", run: func(k *kit) {
 		k.enter(2)

@@ -150,13 +150,13 @@ var reopenCases = []testCase{
 		k.claim(3)
 		k.terms.Capacity = 0
 		numbers := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}
-		before, err := k.store.Ask(ctx, k.terms, numbers, false)
+		before, err := k.store.Ask(ctx, k.terms, Bearers(numbers...), false)
 		k.must(err)
 		status, events := k.status(), k.events()
 		for range 3 {
 			k.reopen()
 			k.terms.Revision = k.revision("shop")
-			after, err := k.store.Ask(ctx, k.terms, numbers, false)
+			after, err := k.store.Ask(ctx, k.terms, Bearers(numbers...), false)
 			k.must(err)
 			for i := range after {
 				k.samePlace(after[i], before[i])
@@ -224,12 +224,12 @@ var reopenCases = []testCase{
 		k.tick(0, 2)
 		k.expire()
 		k.claim(1)
-		_, err := k.store.Renew(ctx, k.terms, 1)
+		_, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1})
 		k.must(err)
 		k.tick(claim+20*time.Second, 1)
 		k.expire() // 2 is a no-show, 3 is called
 		k.reopen()
-		_, err = k.store.Renew(ctx, k.terms, 1)
+		_, err = k.store.Renew(ctx, k.terms, room.Bearer{Number: 1})
 		k.is(err, room.ErrNotRenewable)
 		k.expire() // the tick is used up
 		k.counts(2, 2, 1)

@@ -147,7 +147,7 @@ func (c *crowd) askMine(worker int, ending bool) error {
 			stay = append(stay, g)
 			continue
 		}
-		places, err := c.store.Ask(ctx, c.terms, []int64{g.number}, g.faithful || random.IntN(2) == 0)
+		places, err := c.store.Ask(ctx, c.terms, Bearers(g.number), g.faithful || random.IntN(2) == 0)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (c *crowd) askMine(worker int, ending bool) error {
 			g.inside++
 		}
 		if g.inside > random.IntN(3) {
-			if _, err := c.store.Leave(ctx, c.terms, g.number, room.Left); err != nil {
+			if _, err := c.store.Leave(ctx, c.terms, room.Bearer{Number: g.number}, room.Left); err != nil {
 				return err
 			}
 			continue

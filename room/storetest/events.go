@@ -34,7 +34,7 @@ var eventCases = []testCase{
 		k.arrive(room.Arrival{Key: keyOf(2)})
 		k.claim(1, 2, 99)
 		k.look(2)
-		_, err := k.store.Renew(ctx, k.terms, 1)
+		_, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1})
 		k.must(err)
 		k.arrive(room.Arrival{Key: keyOf(1)})
 		k.arrive(room.Arrival{Key: keyOf(2)})

@@ -77,6 +77,9 @@ var mistakes = map[string]mistake{
 	"the line ends early":     by(always(func(t *room.Terms) { t.MaxWaiting-- }), "enter", "model"),
 	"keys are ignored":        by(fault{enter: func(a *room.Arrival) { a.Key = room.Key{} }}, "enter", "model"),
 	"keys are cut":            by(fault{enter: func(a *room.Arrival) { clear(a.Key[8:]) }}, "enter"),
+	"shares are ignored":      by(always(func(t *room.Terms) { t.Shares = [room.MaxLanes]int64{} }), "lanes", "model"),
+	"lanes are ignored":       by(fault{enter: func(a *room.Arrival) { a.Lane = 0 }}, "lanes", "model"),
+	"fingerprints are lost":   by(fault{enter: func(a *room.Arrival) { a.Fingerprint = 0 }}, "ask", "model"),
 	"never away":              by(always(func(t *room.Terms) { t.Away = ever }), "away", "model"),
 	"always away":             by(always(func(t *room.Terms) { t.Away = -time.Second }), "call", "expire", "model"),
 

@@ -59,25 +59,25 @@ func (f *faulty) Enter(ctx context.Context, terms room.Terms, a room.Arrival) (r
 	return p, err
 }
 
-func (f *faulty) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
+func (f *faulty) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer, claim bool) ([]room.Place, error) {
 	if f.ask != nil {
 		claim = f.ask(claim)
 	}
-	places, err := f.Memory.Ask(ctx, f.before("Ask", terms), numbers, claim)
+	places, err := f.Memory.Ask(ctx, f.before("Ask", terms), bearers, claim)
 	for i := range places {
 		f.done("Ask", terms, err, &places[i])
 	}
 	return places, err
 }
 
-func (f *faulty) Renew(ctx context.Context, terms room.Terms, number int64) (room.Place, error) {
-	p, err := f.Memory.Renew(ctx, f.before("Renew", terms), number)
+func (f *faulty) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer) (room.Place, error) {
+	p, err := f.Memory.Renew(ctx, f.before("Renew", terms), bearer)
 	f.done("Renew", terms, err, &p)
 	return p, err
 }
 
-func (f *faulty) Leave(ctx context.Context, terms room.Terms, number int64, reason room.Reason) (room.Place, error) {
-	p, err := f.Memory.Leave(ctx, f.before("Leave", terms), number, reason)
+func (f *faulty) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer, reason room.Reason) (room.Place, error) {
+	p, err := f.Memory.Leave(ctx, f.before("Leave", terms), bearer, reason)
 	f.done("Leave", terms, err, &p)
 	return p, err
 }

@@ -116,6 +116,15 @@ func (k *kit) now() time.Time {
 	return now
 }
 
+// Bearers returns bearers who name their numbers alone.
+func Bearers(numbers ...int64) []room.Bearer {
+	bearers := make([]room.Bearer, len(numbers))
+	for i, number := range numbers {
+		bearers[i].Number = number
+	}
+	return bearers
+}
+
 func keyOf(n int) (key room.Key) {
 	binary.BigEndian.PutUint64(key[:], uint64(n)+1)
 	return key
@@ -159,7 +168,7 @@ func (k *kit) refused(want error) {
 // look asks without claim.
 func (k *kit) look(number int64) room.Place {
 	k.t.Helper()
-	places, err := k.store.Ask(ctx, k.terms, []int64{number}, false)
+	places, err := k.store.Ask(ctx, k.terms, Bearers(number), false)
 	k.must(err)
 	k.check(len(places) == 1 && places[0].Number == number, "Ask(%d): %+v", number, places)
 	return places[0]
@@ -168,7 +177,7 @@ func (k *kit) look(number int64) room.Place {
 // claim asks with claim.
 func (k *kit) claim(numbers ...int64) (last room.Place) {
 	k.t.Helper()
-	places, err := k.store.Ask(ctx, k.terms, numbers, true)
+	places, err := k.store.Ask(ctx, k.terms, Bearers(numbers...), true)
 	k.must(err)
 	k.check(len(places) == len(numbers), "Ask(%d): %+v", numbers, places)
 	return places[len(places)-1]
@@ -176,7 +185,7 @@ func (k *kit) claim(numbers ...int64) (last room.Place) {
 
 func (k *kit) leave(number int64, reason room.Reason) room.Place {
 	k.t.Helper()
-	p, err := k.store.Leave(ctx, k.terms, number, reason)
+	p, err := k.store.Leave(ctx, k.terms, room.Bearer{Number: number}, reason)
 	k.must(err)
 	return p
 }

@@ -13,7 +13,7 @@ import (
 
 // Memory is a room.Store in memory, the plainest implementation of the contract: the model
 // of other stores. Its time is time.Now, and it starts no goroutine. Tests can make it fail:
-// [Memory.Fail], [Memory.FailAfter], [Memory.Reopen], [Memory.Shift] and [Memory.Rewind].
+// [Memory.Fail], [Memory.FailAfter], [Memory.Reopen], [Memory.Shift], [Memory.Rewind] and [Memory.Lose].
 type Memory struct {
 	mu        sync.Mutex
 	rooms     map[string]*memoryRoom
@@ -66,6 +66,20 @@ func (m *Memory) Rewind(record room.Record) {
 	m.changes++
 }
 
+// Lose forgets the last visitor of a room, as if it had not entered: as after a server was
+// replaced by one that had not received its last write.
+func (m *Memory) Lose(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.rooms[name]
+	v := r.visitors[r.last]
+	r.counts[v.state]--
+	r.line = slices.DeleteFunc(r.line, func(o *memoryVisitor) bool { return o == v })
+	delete(r.visitors, v.number)
+	delete(r.keys, v.key)
+	r.last--
+}
+
 // Reopen closes the store, and returns one with the same content, as after a process was
 // killed and started again. The new one does not fail.
 func (m *Memory) Reopen() *Memory {
@@ -76,7 +90,7 @@ func (m *Memory) Reopen() *Memory {
 	again.rooms, again.revision, again.keys, again.clock, again.shift = m.rooms, m.revision, m.keys, m.clock, m.shift
 	again.changes = m.changes
 	for _, r := range again.rooms {
-		r.expired, r.tender = time.Time{}, ""
+		r.expired, r.tender, r.turns = time.Time{}, "", room.Turns{}
 	}
 	return again
 }

@@ -30,40 +30,40 @@ func (m *Memory) Enter(ctx context.Context, terms room.Terms, arrival room.Arriv
 }
 
 // Ask implements room.Store.
-func (m *Memory) Ask(ctx context.Context, terms room.Terms, numbers []int64, claim bool) ([]room.Place, error) {
+func (m *Memory) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer, claim bool) ([]room.Place, error) {
 	return operate(ctx, m, terms, func(r *memoryRoom, at at) ([]room.Place, error) {
-		places := make([]room.Place, len(numbers))
-		for i, number := range numbers {
-			if v := r.visitors[number]; v != nil {
+		places := make([]room.Place, len(bearers))
+		for i, bearer := range bearers {
+			if v := r.visitor(bearer); v != nil {
 				r.ask(at, v, claim)
 			}
-			places[i] = r.place(number, at.now)
+			places[i] = r.placeOf(bearer, at.now)
 		}
 		return places, nil
 	})
 }
 
 // Renew implements room.Store.
-func (m *Memory) Renew(ctx context.Context, terms room.Terms, number int64) (room.Place, error) {
+func (m *Memory) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer) (room.Place, error) {
 	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
-		v := r.visitors[number]
+		v := r.visitor(bearer)
 		if v == nil || v.state != room.Inside {
-			return r.place(number, at.now), nil
+			return r.placeOf(bearer, at.now), nil
 		}
 		if !at.Renewable(v.renewals) {
-			return r.place(number, at.now), room.ErrNotRenewable
+			return r.placeOf(bearer, at.now), room.ErrNotRenewable
 		}
 		v.renewals++
 		v.until = at.now.Add(at.TTL)
-		return r.place(number, at.now), nil
+		return r.placeOf(bearer, at.now), nil
 	})
 }
 
 // Leave implements room.Store.
-func (m *Memory) Leave(ctx context.Context, terms room.Terms, number int64, reason room.Reason) (room.Place, error) {
+func (m *Memory) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer, reason room.Reason) (room.Place, error) {
 	return operate(ctx, m, terms, func(r *memoryRoom, at at) (room.Place, error) {
-		before := r.place(number, at.now)
-		if v := r.visitors[number]; v != nil {
+		before := r.placeOf(bearer, at.now)
+		if v := r.visitor(bearer); v != nil {
 			r.remove(at, v, reason)
 			r.call(at, false)
 		}

@@ -19,7 +19,8 @@ type memoryRoom struct {
 	last     int64            // number
 	expired  time.Time        // the last Expire; zero if there was none
 	tender   string           // who called it
-	status   room.Status      // what only grows, and Tick
+	turns    room.Turns
+	status   room.Status // what only grows, and Tick
 
 	events   []room.Event
 	sequence int64
@@ -28,6 +29,8 @@ type memoryRoom struct {
 type memoryVisitor struct {
 	number     int64
 	key        room.Key
+	print      room.Fingerprint
+	lane       int
 	draw       int64 // room.MaxDraw+1 without a lottery
 	state      room.State
 	skipped    bool
@@ -60,12 +63,18 @@ func newMemoryRoom() *memoryRoom {
 
 // inOrder compares two visitors by their places in the queue.
 func inOrder(a, b *memoryVisitor) int {
-	return cmp.Or(cmp.Compare(a.draw, b.draw), cmp.Compare(a.number, b.number))
+	return cmp.Or(cmp.Compare(a.lane, b.lane), cmp.Compare(a.draw, b.draw), cmp.Compare(a.number, b.number))
 }
 
-func (r *memoryRoom) ahead(v *memoryVisitor) int {
+// at returns the index of a visitor in the line.
+func (r *memoryRoom) at(v *memoryVisitor) int {
 	i, _ := slices.BinarySearchFunc(r.line, v, inOrder)
 	return i
+}
+
+// ahead returns how many visitors are before one in its lane.
+func (r *memoryRoom) ahead(v *memoryVisitor) int {
+	return r.at(v) - r.at(&memoryVisitor{lane: v.lane, draw: -1})
 }
 
 func (r *memoryRoom) active() int64 { return r.counts[room.Called] + r.counts[room.Inside] }
@@ -107,15 +116,15 @@ func (r *memoryRoom) note(at at, kind room.EventType, number int64, inside bool)
 // add puts a visitor into the queue.
 func (r *memoryRoom) add(at at, arrival room.Arrival) *memoryVisitor {
 	r.last++
-	v := &memoryVisitor{number: r.last, key: arrival.Key, draw: room.MaxDraw + 1, state: room.Waiting, asked: at.now}
-	if at.ByDraw(at.ms()) {
+	v := &memoryVisitor{number: r.last, key: arrival.Key, print: arrival.Fingerprint, lane: arrival.Lane, draw: room.MaxDraw + 1, state: room.Waiting, asked: at.now}
+	if at.ByDraw(at.ms(), v.lane) {
 		v.draw = arrival.Draw
 	}
 	r.visitors[v.number] = v
 	if v.key != (room.Key{}) {
 		r.keys[v.key] = v.number
 	}
-	r.line = slices.Insert(r.line, r.ahead(v), v)
+	r.line = slices.Insert(r.line, r.at(v), v)
 	r.counts[room.Waiting]++
 	r.status.Entered++
 	r.note(at, room.VisitorEntered, v.number, false)
@@ -127,7 +136,7 @@ func (r *memoryRoom) move(v *memoryVisitor, to room.State) {
 	r.counts[v.state]--
 	r.counts[to]++
 	if to == room.Inside {
-		i := r.ahead(v)
+		i := r.at(v)
 		r.line = slices.Delete(r.line, i, i+1)
 	}
 	v.state = to
@@ -136,7 +145,7 @@ func (r *memoryRoom) move(v *memoryVisitor, to room.State) {
 // remove makes a visitor gone.
 func (r *memoryRoom) remove(at at, v *memoryVisitor, reason room.Reason) {
 	if v.state != room.Inside {
-		i := r.ahead(v)
+		i := r.at(v)
 		r.line = slices.Delete(r.line, i, i+1)
 	}
 	r.counts[v.state]--
@@ -163,21 +172,33 @@ func (r *memoryRoom) call(at at, expiring bool) {
 	calls, batch := at.Callable(at.ms(), r.active(), room.Batch{Tick: r.status.Tick}, expiring)
 	r.status.Tick = batch.Tick
 	away := r.away(at)
-	for _, v := range r.line {
-		switch {
-		case calls <= 0:
+	for calls > 0 {
+		lane, after, ok := at.Next(r.turns, func(lane int) bool { return r.first(lane) != nil })
+		if !ok {
 			return
-		case v.state == room.Called || v.skipped:
-		case !away && at.Silent(at.ms(), v.asked.UnixMilli()):
+		}
+		v := r.first(lane)
+		if !away && at.Silent(at.ms(), v.asked.UnixMilli()) {
 			v.skipped = true
-		default:
-			calls--
-			r.move(v, room.Called)
-			v.called, v.calledTick, v.until = at.now, at.Tick, at.now.Add(at.Claim)
-			r.status.Admitted++
-			r.note(at, room.VisitorAdmitted, v.number, false)
+			continue
+		}
+		calls--
+		r.turns = after
+		r.move(v, room.Called)
+		v.called, v.calledTick, v.until = at.now, at.Tick, at.now.Add(at.Claim)
+		r.status.Admitted++
+		r.note(at, room.VisitorAdmitted, v.number, false)
+	}
+}
+
+// first returns the first visitor of a lane who may be called; nil if there is none.
+func (r *memoryRoom) first(lane int) *memoryVisitor {
+	for _, v := range r.line {
+		if v.lane == lane && v.state == room.Waiting && !v.skipped {
+			return v
 		}
 	}
+	return nil
 }
 
 // ask applies the effect of a visitor's asking.
@@ -192,6 +213,22 @@ func (r *memoryRoom) ask(at at, v *memoryVisitor, claim bool) {
 	}
 }
 
+// visitor returns the visitor of a bearer; nil if there is none, or another one has the number.
+func (r *memoryRoom) visitor(b room.Bearer) *memoryVisitor {
+	if v := r.visitors[b.Number]; v != nil && b.Is(v.print) {
+		return v
+	}
+	return nil
+}
+
+// placeOf returns the place of a bearer.
+func (r *memoryRoom) placeOf(b room.Bearer, now time.Time) room.Place {
+	if r.visitors[b.Number] != nil && r.visitor(b) == nil {
+		return room.Place{Number: b.Number, State: room.Gone, Reason: room.Forgotten, Now: now}
+	}
+	return r.place(b.Number, now)
+}
+
 // place returns the place of a visitor.
 func (r *memoryRoom) place(number int64, now time.Time) room.Place {
 	v := r.visitors[number]
@@ -204,7 +241,7 @@ func (r *memoryRoom) place(number int64, now time.Time) room.Place {
 	}
 	p := room.Place{Number: number, State: v.state, Drawn: v.draw <= room.MaxDraw, Now: now}
 	if v.state == room.Waiting {
-		p.Ahead = int64(r.ahead(v))
+		p.Ahead, p.Lane = int64(r.ahead(v)), v.lane
 	} else {
 		p.Since, p.Until = v.called, v.until
 	}

@@ -169,6 +169,7 @@ func (m *machine) drawTerms(rt *rapid.T) {
 		r.terms.Until, r.terms.EnterUntil = at("until"), at("enter until")
 	}
 	r.terms.DrawUntil = at("draw until")
+	r.terms.Shares = rapid.SampledFrom([][room.MaxLanes]int64{{}, {1, 1}, {5, 2, 3}, {1, 0, 100}}).Draw(rt, "shares")
 	r.interval = 0
 	if rapid.IntRange(0, 2).Draw(rt, "ticks") == 0 {
 		r.interval, r.opening = seconds(rt, "interval", 0.5, 2, 5), now.Add(-time.Second)

@@ -39,6 +39,8 @@ func (m *machine) enterKey(rt *rapid.T) {
 func (m *machine) enterAs(rt *rapid.T, key room.Key) {
 	arrival := room.Arrival{Key: key, Draw: rapid.SampledFrom([]int64{0, 1, 2, 1 << 40, room.MaxDraw - 1, room.MaxDraw}).Draw(rt, "draw")}
 	arrival.Provisional = rapid.Bool().Draw(rt, "provisional")
+	arrival.Fingerprint = fingerprint(rt)
+	arrival.Lane = rapid.SampledFrom([]int{0, 0, 0, 1, 2, room.MaxLanes - 1}).Draw(rt, "lane")
 	var got room.Place
 	err := m.timed(func() (at time.Time, err error) {
 		got, err = m.store.Enter(ctx, m.terms, arrival)
@@ -63,12 +65,21 @@ func (m *machine) number(rt *rapid.T) int64 {
 	return rapid.Int64Range(max(0, m.room.last-15), m.room.last+1).Draw(rt, "number")
 }
 
+func fingerprint(rt *rapid.T) room.Fingerprint {
+	return rapid.SampledFrom([]room.Fingerprint{0, 1, 0xffff}).Draw(rt, "fingerprint")
+}
+
+// bearer draws a bearer, who may have the fingerprint of another visitor.
+func (m *machine) bearer(rt *rapid.T) room.Bearer {
+	return room.Bearer{Number: m.number(rt), Fingerprint: fingerprint(rt)}
+}
+
 func (m *machine) askSome(rt *rapid.T) {
-	numbers := make([]int64, rapid.IntRange(0, 5).Draw(rt, "how many"))
-	for i := range numbers {
-		numbers[i] = m.number(rt)
+	bearers := make([]room.Bearer, rapid.IntRange(0, 5).Draw(rt, "how many"))
+	for i := range bearers {
+		bearers[i] = m.bearer(rt)
 	}
-	m.askFor(numbers, rapid.Bool().Draw(rt, "claim"))
+	m.askFor(bearers, rapid.Bool().Draw(rt, "claim"))
 }
 
 func (m *machine) askEverybody(rt *rapid.T) {
@@ -76,20 +87,20 @@ func (m *machine) askEverybody(rt *rapid.T) {
 	for number := range min(m.room.last, room.MaxAsk) {
 		numbers = append(numbers, m.room.last-number)
 	}
-	m.askFor(numbers, rapid.IntRange(0, 3).Draw(rt, "no claim") > 0)
+	m.askFor(Bearers(numbers...), rapid.IntRange(0, 3).Draw(rt, "no claim") > 0)
 }
 
-func (m *machine) askFor(numbers []int64, claim bool) {
+func (m *machine) askFor(bearers []room.Bearer, claim bool) {
 	m.t.Helper()
 	var got []room.Place
 	err := m.timed(func() (at time.Time, err error) {
-		if got, err = m.store.Ask(ctx, m.terms, numbers, claim); len(got) > 0 {
+		if got, err = m.store.Ask(ctx, m.terms, bearers, claim); len(got) > 0 {
 			at = got[0].Now
 		}
 		return at, err
 	})
 	m.must(err)
-	want, err := m.memory.Ask(ctx, m.inModel(), numbers, claim)
+	want, err := m.memory.Ask(ctx, m.inModel(), bearers, claim)
 	m.must(err)
 	m.check(len(got) == len(want), "%d places, want %d", len(got), len(want))
 	for i := range got {
@@ -99,29 +110,29 @@ func (m *machine) askFor(numbers []int64, claim bool) {
 }
 
 func (m *machine) renew(rt *rapid.T) {
-	number := m.number(rt)
+	bearer := m.bearer(rt)
 	var got room.Place
 	err := m.timed(func() (at time.Time, err error) {
-		got, err = m.store.Renew(ctx, m.terms, number)
+		got, err = m.store.Renew(ctx, m.terms, bearer)
 		return got.Now, err
 	})
-	want, wantErr := m.memory.Renew(ctx, m.inModel(), number)
+	want, wantErr := m.memory.Renew(ctx, m.inModel(), bearer)
 	m.sameError(err, wantErr)
 	m.same(got, want)
 }
 
 func (m *machine) leaveOne(rt *rapid.T) {
-	number := m.number(rt)
+	bearer := m.bearer(rt)
 	reason := rapid.SampledFrom([]room.Reason{
 		room.Left, room.Left, room.Left, room.Revoked, room.Abandoned, room.Ended, room.Expired,
 	}).Draw(rt, "reason")
 	var got room.Place
 	err := m.timed(func() (at time.Time, err error) {
-		got, err = m.store.Leave(ctx, m.terms, number, reason)
+		got, err = m.store.Leave(ctx, m.terms, bearer, reason)
 		return got.Now, err
 	})
 	m.must(err)
-	want, err := m.memory.Leave(ctx, m.inModel(), number, reason)
+	want, err := m.memory.Leave(ctx, m.inModel(), bearer, reason)
 	m.must(err)
 	m.same(got, want)
 	m.neverRises(got)
@@ -274,7 +285,7 @@ func (m *machine) finish() {
 		for number := range min(r.last, room.MaxAsk) {
 			numbers = append(numbers, number+1)
 		}
-		m.askFor(numbers, true)
+		m.askFor(Bearers(numbers...), true)
 		m.checkHistory(r)
 	}
 	got, err := m.store.Rooms(ctx)

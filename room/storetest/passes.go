@@ -47,17 +47,17 @@ var passCases = []testCase{
 		k.enter(2)
 		for range 2 {
 			k.pass(20 * time.Minute)
-			p, err := k.store.Renew(ctx, k.terms, 1)
+			p, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1})
 			k.must(err)
 			k.isInside(p, ttl)
 		}
 		k.pass(time.Minute)
-		p, err := k.store.Renew(ctx, k.terms, 1)
+		p, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1})
 		k.is(err, room.ErrNotRenewable)
 		k.check(p.State == room.Inside, "place is %+v, want inside", p)
 		k.near(p.Until, p.Now.Add(ttl-time.Minute))
 		k.terms.Renewals = 3
-		p, err = k.store.Renew(ctx, k.terms, 1)
+		p, err = k.store.Renew(ctx, k.terms, room.Bearer{Number: 1})
 		k.must(err)
 		k.isInside(p, ttl)
 	}},
@@ -65,7 +65,7 @@ var passCases = []testCase{
 		k.terms.Capacity, k.terms.Renewals = 1, 5
 		k.enter(1)
 		k.advance(time.Minute)
-		p, err := k.store.Renew(ctx, k.terms, 1)
+		p, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1})
 		k.is(err, room.ErrNotRenewable)
 		k.near(p.Until, p.Now.Add(ttl-time.Minute))
 	}},
@@ -75,7 +75,7 @@ var passCases = []testCase{
 		k.leave(1, room.Left)
 		k.expireAt(1)
 		for number, want := range []room.State{room.Gone, room.Gone, room.Called, room.Waiting} {
-			p, err := k.store.Renew(ctx, k.terms, int64(number))
+			p, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: int64(number)})
 			k.must(err)
 			k.check(p.State == want && p.Number == int64(number), "place of %d is %+v, want state %d", number, p, want)
 		}
@@ -86,7 +86,7 @@ var passCases = []testCase{
 	{name: "renewing is not asking", run: func(k *kit) {
 		k.enter(1)
 		k.pass(abandon - time.Minute)
-		_, err := k.store.Renew(ctx, k.terms, 1)
+		_, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1})
 		k.must(err)
 		k.pass(2 * time.Minute)
 		k.expireAt(1)
@@ -96,9 +96,9 @@ var passCases = []testCase{
 		k.terms.Capacity, k.terms.Sliding, k.terms.Renewals = 2, false, 1
 		k.enter(2)
 		for number := range int64(2) {
-			_, err := k.store.Renew(ctx, k.terms, number+1)
+			_, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: number + 1})
 			k.must(err)
-			_, err = k.store.Renew(ctx, k.terms, number+1)
+			_, err = k.store.Renew(ctx, k.terms, room.Bearer{Number: number + 1})
 			k.is(err, room.ErrNotRenewable)
 		}
 	}},

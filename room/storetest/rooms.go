@@ -206,9 +206,9 @@ var roomCases = []testCase{
 func (k *kit) moves() map[string]func() error {
 	return map[string]func() error{
 		"Enter": func() error { _, err := k.store.Enter(ctx, k.terms, room.Arrival{}); return err },
-		"Ask":   func() error { _, err := k.store.Ask(ctx, k.terms, []int64{1}, true); return err },
-		"Renew": func() error { _, err := k.store.Renew(ctx, k.terms, 1); return err },
-		"Leave": func() error { _, err := k.store.Leave(ctx, k.terms, 1, room.Left); return err },
+		"Ask":   func() error { _, err := k.store.Ask(ctx, k.terms, Bearers(1), true); return err },
+		"Renew": func() error { _, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1}); return err },
+		"Leave": func() error { _, err := k.store.Leave(ctx, k.terms, room.Bearer{Number: 1}, room.Left); return err },
 		"Find":  func() error { _, err := k.store.Find(ctx, k.terms, keyOf(1)); return err },
 		"Clear": func() error { return k.store.Clear(ctx, k.terms) },
 		"Expire": func() error {

@@ -334,10 +334,10 @@ func (r passRule) run(k *kit) {
 		k.isInside(place, ttl)
 	}
 	for range r.before {
-		_, err := k.store.Renew(ctx, k.terms, 1)
+		_, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1})
 		k.must(err)
 	}
-	if _, err := k.store.Renew(ctx, k.terms, 1); r.renew {
+	if _, err := k.store.Renew(ctx, k.terms, room.Bearer{Number: 1}); r.renew {
 		k.must(err)
 	} else {
 		k.is(err, room.ErrNotRenewable)

@@ -43,7 +43,7 @@ type group struct {
 
 var groups = []group{
 	{"rooms", roomCases}, {"keys", keyCases}, {"ownership", ownershipCases}, {"enter", enterCases},
-	{"lottery", lotteryCases}, {"ask", askCases}, {"call", callCases}, {"leave", leaveCases}, {"clear", clearCases}, {"passes", passCases}, {"expire", expireCases},
+	{"lottery", lotteryCases}, {"ask", askCases}, {"call", callCases}, {"lanes", laneCases}, {"leave", leaveCases}, {"clear", clearCases}, {"passes", passCases}, {"expire", expireCases},
 	{"ticks", tickCases}, {"rules", ruleCases}, {"away", awayCases}, {"reopen", reopenCases}, {"events", eventCases}, {"status", statusCases},
 }
 

@@ -32,6 +32,7 @@ standard input; flags override what it has.`,
   sluice room create shop --capacity 200 --pass-ttl 10m --pass fixed --route '/checkout/*'
   sluice room create fair --batch 500 --interval 1m --stay 15m
   sluice room create sale --capacity 50 --method lottery --opens-at 2030-01-31T09:00:00+09:00
+  sluice room create drop --capacity 50 --repeats '0 10 * * SAT' --time-zone Asia/Seoul --lasts 2h --prequeue 30m
   sluice room create shop --file room.json`,
 		Args: oneRoom,
 	}, func(ctx context.Context, r *session, args []string) error {

@@ -36,7 +36,8 @@ const shopJSON = `{"room":"shop","mode":"teller","state":"queueing","waiting":12
 	`"joins_per_minute":10,"bind_tickets":true,"on_store_failure":"open"}}`
 
 const fairJSON = `{"room":"fair","mode":"park","state":"open","waiting":0,"inside":3,"admitted_total":3,"outflow_per_second":null,"settings":` +
-	`{"mode":"park","batch":500,"interval_ms":60000,"stay_ms":900000,"grace_ms":0}}`
+	`{"mode":"park","batch":500,"interval_ms":60000,"stay_ms":900000,"grace_ms":0,"lanes":"vip=20,public=80","repeats":"0 10 * * SAT","time_zone":"Asia/Seoul","lasts_ms":7200000},` +
+	`"event":{"opens_at":"2030-02-02T01:00:00Z","ends_at":"2030-02-02T03:00:00Z"}}`
 
 func startFakeRooms(t *testing.T) *fakeRooms {
 	t.Helper()

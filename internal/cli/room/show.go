@@ -100,7 +100,10 @@ redrawn every second, until Ctrl-C; with --json too, each second is a line.`,
 
 // roomFacts are the lines of "show".
 func roomFacts(of *client.Room) []term.Fact {
-	s := &of.Settings
+	s := of.Settings
+	if of.Event != nil {
+		s.PrequeueFrom, s.OpensAt, s.EndsAt = of.Event.PrequeueFrom, of.Event.OpensAt, of.Event.EndsAt
+	}
 	at := func(t time.Time) string { return term.If(!t.IsZero(), t.Format(time.RFC3339)) }
 	return []term.Fact{
 		{"room", term.Printable(of.Name)},
@@ -112,10 +115,12 @@ func roomFacts(of *client.Room) []term.Fact {
 		{"per second", outflow(of)},
 		{"claims", "within " + spellLimit(s.ClaimWindow)},
 		{"silence", fmt.Sprintf("skipped after %s, given up %s later", spellLimit(s.AbandonAfter), spellLimit(max(s.Grace, 0)))},
+		{"repeats", term.If(s.Repeats != "", fmt.Sprintf("%s in %s, for %s", s.Repeats, s.TimeZone, spellLimit(s.Lasts)))},
 		{"pre-queue from", at(s.PrequeueFrom)},
 		{"opens at", at(s.OpensAt)},
 		{"ends at", at(s.EndsAt)},
 		{"order", term.If(s.Method == room.Lottery, "visitors who come before the opening are drawn by lot")},
+		{"lanes", strings.ReplaceAll(s.Lanes, ",", ", ")},
 		{"renewals", term.If(s.Renewals > 0, term.Counted(int64(s.Renewals), "time"))},
 		{"joins", joinsText(s.JoinsPerMinute)},
 		{"tickets", term.If(s.BindTickets, "are bound to the client's address")},

@@ -3,7 +3,7 @@
 -- as PassEnd in room/calling.go says; storetest/rules.go tests both.
 --
 -- ARGV[3] 1: visitors who are called claim   ARGV[4] the pass's ttl, in ms   ARGV[5] 1: passes slide
--- ARGV[6] and on: numbers
+-- ARGV[6] and on: numbers, each followed by a fingerprint
 local claim, ttl, sliding = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
 local answer = {OK, now}
 
@@ -12,14 +12,16 @@ local aside = call('ZCARD', ASIDE) > 0
 
 local function inLine(number, member, rank)
   call('HSET', bucketOf('asked', number), fieldOf(number), now)
-  local score, byLot = number, 0
-  if drawn then
+  local score, byLot, lane = number, 0, 0
+  if drawn or lanes > 0 then
     score = call('ZSCORE', LINE, member)
     byLot = tonumber(score) < 0 and 1 or 0
   end
+  if lanes > 0 then lane, rank = laneOf(score), within(LINE, rank, score) end
   if aside then rank = rank + before(ASIDE, score, member) end
   local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6] = WAITING, rank, byLot, 0, 0, 0
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = WAITING, rank, byLot, 0
+  answer[n + 5], answer[n + 6], answer[n + 7] = 0, 0, lane
 end
 
 local function inside(number, member, ends)
@@ -29,16 +31,18 @@ local function inside(number, member, ends)
   end
   local since, _, _, byLot = visitOf(number)
   local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4], answer[n + 5], answer[n + 6] =
-    INSIDE_STATE, 0, byLot, tonumber(ends), since, 0
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = INSIDE_STATE, 0, byLot, tonumber(ends)
+  answer[n + 5], answer[n + 6], answer[n + 7] = since, 0, 0
 end
 
-for i = 6, #ARGV do
+for i = 6, #ARGV, 2 do
   local number = ARGV[i]
   local member = memberOf(number)
   local rank = call('ZRANK', LINE, member)
   local ends = not rank and call('ZSCORE', INSIDE, member)
-  if rank then
+  if not fits(number, ARGV[i + 1]) then
+    stranger(answer)
+  elseif rank then
     inLine(number, member, rank)
   elseif ends then
     inside(number, member, ends)

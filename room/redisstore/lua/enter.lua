@@ -11,7 +11,8 @@
 -- ARGV[14] until when the draw is the order   ARGV[15] how many may wait
 -- ARGV[16] the pass's ttl, in ms              ARGV[17] 1: passes slide
 -- ARGV[18] the key's 16 bytes, or ""          ARGV[19] the draw
--- ARGV[20] 1: a visitor who is called claims
+-- ARGV[20] 1: a visitor who is called claims  ARGV[21] the ticket's fingerprint
+-- ARGV[22] the lane
 local key, ttl, sliding, claim = ARGV[18], tonumber(ARGV[16]), ARGV[17] == '1', ARGV[20] == '1'
 if key ~= '' then
   local number = call('HGET', keyPlace(key))
@@ -31,14 +32,20 @@ if waiting == 0 then lapse(tonumber(ARGV[11])) end
 
 set('number', room.number + 1)
 local number = string.format('%d', room.number)
-local member, field, score = memberOf(number), fieldOf(number), room.number
-if now < tonumber(ARGV[14]) then
+local member, field, lane = memberOf(number), fieldOf(number), tonumber(ARGV[22])
+local score = lane * LANE + room.number
+if lane > lanes then
+  set('lanes', lane)
+  lanes = lane
+end
+if lane == 0 and now < tonumber(ARGV[14]) then
   score = tonumber(ARGV[19]) - 4503599627370496
   if not drawn then set('drawn', 1) end
 end
 call('ZADD', LINE, score, member)
 call('HSET', bucketOf('asked', number), field, now)
 call('ZADD', DUE, 'LT', now, number:sub(1, -3))
+if ARGV[21] ~= '0' then call('HSET', bucketOf('ticket', number), field, ARGV[21]) end
 if key ~= '' then
   if room.keyed == 0 then set('keyed', 1) end
   local index, rest = keyPlace(key)
@@ -52,8 +59,9 @@ save()
 -- Nearly all visitors who enter wait, in no lottery: the ask is recorded already.
 local rank = score > 0 and call('ZRANK', LINE, member)
 if rank then
+  rank = within(LINE, rank, score)
   if call('ZCARD', ASIDE) > 0 then rank = rank + before(ASIDE, score, member) end
-  return {OK, now, room.number, 1, WAITING, rank, 0, 0, 0, 0}
+  return {OK, now, room.number, 1, WAITING, rank, 0, 0, 0, 0, lane}
 end
 asked(number, claim, ttl, sliding)
 local answer = {OK, now, room.number, 1}

@@ -3,8 +3,9 @@
 -- room/calling.go; storetest/rules.go tests both.
 --
 -- ARGV[3] the number   ARGV[4] the pass's ttl, in ms   ARGV[5] 1: passes slide
--- ARGV[6] how often a pass may be renewed
+-- ARGV[6] how often a pass may be renewed   ARGV[7] the fingerprint
 local number, status = ARGV[3], OK
+if not fits(number, ARGV[7]) then return stranger({OK, now}) end
 local member = memberOf(number)
 if call('ZSCORE', INSIDE, member) then
   local since, tick, renewals, byLot = visitOf(number)

@@ -6,9 +6,10 @@
 -- ARGV[8]  the time between two expires after which the service was away, in ms
 -- ARGV[9]  how many events may wait
 -- ARGV[10] how long the reason why a visitor is gone is kept, in ms
+-- The last: the shares of the lanes, by number
 local FIELDS = {
   'number', 'keyed', 'admitted', 'missed', 'departed', 'expired', 'sequence', 'dropped',
-  'beat', 'floor', 'tick', 'left', 'clearing', 'drawn',
+  'beat', 'floor', 'tick', 'left', 'clearing', 'drawn', 'lanes',
 }
 local room, changed = {}, {}
 for i, value in ipairs(call('HMGET', KEYS[1], unpack(FIELDS))) do
@@ -65,6 +66,7 @@ local function depart(number, reason)
   end
   if not inside then set('departed', room.departed + 1) end
   if active and not inside then set('missed', room.missed + 1) end
+  call('HDEL', bucketOf('ticket', number), field)
   if room.keyed == 1 then
     local owners = bucketOf('owner', number)
     local key = call('HGET', owners, field)

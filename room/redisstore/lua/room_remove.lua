@@ -26,7 +26,7 @@ if number >= 0 and bucket == 0 then
   local names = {}
   for s = last, low, -1 do
     local text = s == 0 and '' or string.format('%d', s)
-    for _, kind in ipairs({'asked:', 'gone:', 'owner:'}) do names[#names + 1] = prefix .. kind .. text end
+    for _, kind in ipairs({'asked:', 'gone:', 'owner:', 'ticket:'}) do names[#names + 1] = prefix .. kind .. text end
   end
   call('UNLINK', unpack(names))
   if low > 0 then

@@ -1,4 +1,4 @@
-package bulk
+package cron
 
 import (
 	"errors"
@@ -44,13 +44,13 @@ func TestNextRuns(t *testing.T) {
 		{"Pacific/Apia", "0 9 30 * *", "2011-12-01T00:00:00Z", "12-31T00:00 01-30T09:00"},
 	} {
 		after := at(t, test.after)
-		timing, err := parseTiming(test.cron, test.zone, after)
+		timing, err := Parse(test.cron, test.zone, after)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, want := range strings.Fields(test.want) {
-			after = timing.next(after)
+			after = timing.Next(after)
 			got = append(got, after.In(timing.zone).Format("2006-01-02T15:04")[16-len(want):])
 		}
 		if text := strings.Join(got, " "); text != test.want {
@@ -61,18 +61,18 @@ func TestNextRuns(t *testing.T) {
 
 func TestEveryCountsFromItsBeginning(t *testing.T) {
 	since := at(t, "2026-01-01T10:00:05Z")
-	timing, err := parseTiming("@every 7s", "UTC", since)
+	timing, err := Parse("@every 7s", "UTC", since)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for after, want := range map[time.Duration]float64{-time.Hour: 7, 0: 7, 6900 * time.Millisecond: 7, 7 * time.Second: 14, 24 * time.Hour: 86401} {
-		if got := timing.next(since.Add(after)).Sub(since).Seconds(); got != want {
+		if got := timing.Next(since.Add(after)).Sub(since).Seconds(); got != want {
 			t.Errorf("after %v: %v s, want %v s", after, got, want)
 		}
 	}
 }
 
-func TestTimingRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	for _, test := range []struct{ cron, zone, field string }{
 		{"", "UTC", "cron"}, {"* * * *", "UTC", "cron"}, {"* * * * * *", "UTC", "cron"}, {"60 * * * *", "UTC", "cron"},
 		{"* * * * 8", "UTC", "cron"}, {"@reboot", "UTC", "cron"}, {"H * * * *", "UTC", "cron"}, {"TZ=UTC * * * * *", "UTC", "cron"},
@@ -80,9 +80,9 @@ func TestTimingRefuses(t *testing.T) {
 		{"@every -1h", "UTC", "cron"}, {"@every 9000h", "UTC", "cron"}, {"0 0 L * *", "UTC", "cron"}, {"0 0 * * " + strings.Repeat("1,", 200) + "1", "UTC", "cron"},
 		{"@daily", "Local", "time_zone"}, {"@daily", "Mars/Olympus", "time_zone"}, {"@daily", "../etc/passwd", "time_zone"},
 	} {
-		var wrong *ScheduleError
-		if _, err := parseTiming(test.cron, test.zone, time.Now()); !errors.As(err, &wrong) || wrong.Field != test.field {
-			t.Errorf("%q in %q: %v, want a *ScheduleError of %s", test.cron, test.zone, err, test.field)
+		var wrong *Error
+		if _, err := Parse(test.cron, test.zone, time.Now()); !errors.As(err, &wrong) || wrong.Field != test.field {
+			t.Errorf("%q in %q: %v, want an *Error of %s", test.cron, test.zone, err, test.field)
 		}
 	}
 }
@@ -104,12 +104,12 @@ func TestNextIsThatOfTheClock(t *testing.T) {
 		}
 		start = start.Add(time.Duration(rapid.IntRange(0, 2*24*60).Draw(t, "minute")) * time.Minute)
 		expression := strings.Join(minutes, ",") + " " + strings.Join(hours, ",") + " * * *"
-		timing, err := parseTiming(expression, change.zone, start)
+		timing, err := Parse(expression, change.zone, start)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := byTheMinute(minutes, hours, timing.zone, start)
-		if got := timing.next(start); !got.Equal(want) {
+		if got := timing.Next(start); !got.Equal(want) {
 			t.Fatalf("%s in %s after %v: %v, want %v", expression, change.zone, start.In(timing.zone), got.In(timing.zone), want.In(timing.zone))
 		}
 	})
@@ -136,80 +136,4 @@ func byTheMinute(minutes, hours []string, zone *time.Location, after time.Time) 
 			return now
 		}
 	}
-}
-
-func TestDueAt(t *testing.T) {
-	day := at(t, "2026-01-10T00:00:00Z")
-	for name, test := range map[string]struct {
-		cron      string
-		first     time.Duration // relative to day
-		now       time.Duration
-		catchUp   time.Duration
-		run, next time.Duration
-		missed    int
-		nothing   bool
-	}{
-		"not yet":                     {cron: "@daily", first: 24 * time.Hour, now: 23 * time.Hour, nothing: true, next: 24 * time.Hour},
-		"in time":                     {cron: "@daily", first: 24 * time.Hour, now: 24*time.Hour + time.Millisecond, run: 24 * time.Hour, next: 48 * time.Hour},
-		"late, nothing caught up":     {cron: "@daily", now: runGrace, catchUp: -1, run: 0, next: 24 * time.Hour},
-		"too late for it":             {cron: "@daily", now: runGrace + 1, catchUp: -1, nothing: true, missed: 1, next: 24 * time.Hour},
-		"at the bound":                {cron: "@daily", now: time.Hour, catchUp: time.Hour, run: 0, next: 24 * time.Hour},
-		"beyond the bound":            {cron: "@daily", now: time.Hour + 1, catchUp: time.Hour, nothing: true, missed: 1, next: 24 * time.Hour},
-		"the latest of several":       {cron: "@hourly", now: 5*time.Hour + time.Minute, catchUp: 24 * time.Hour, run: 5 * time.Hour, missed: 5, next: 6 * time.Hour},
-		"the latest is within":        {cron: "@hourly", now: 5*time.Hour + time.Minute, catchUp: time.Hour, run: 5 * time.Hour, missed: 5, next: 6 * time.Hour},
-		"intervals":                   {cron: "@every 10s", first: 10 * time.Second, now: 65 * time.Second, catchUp: time.Hour, run: 60 * time.Second, missed: 5, next: 70 * time.Second},
-		"a year of seconds, none now": {cron: "* * * * *", now: 365 * 24 * time.Hour, catchUp: -1, run: 365 * 24 * time.Hour, missed: maxMissed, next: 365*24*time.Hour + time.Minute},
-	} {
-		timing, err := parseTiming(test.cron, "UTC", day)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := timing.dueAt(day.Add(test.first), day.Add(test.now), test.catchUp)
-		want := due{run: day.Add(test.run), missed: test.missed, next: day.Add(test.next)}
-		if test.nothing {
-			want.run = time.Time{}
-		}
-		if test.cron == "* * * * *" && got.missed < maxMissed || test.cron != "* * * * *" && got.missed != want.missed {
-			t.Errorf("%s: %d missed, want %d", name, got.missed, want.missed)
-		}
-		if !got.run.Equal(want.run) || !got.next.Equal(want.next) {
-			t.Errorf("%s: run %v, next %v; want %v, %v", name, got.run, got.next, want.run, want.next)
-		}
-	}
-}
-
-// FuzzSchedule parses a cron expression and a time zone.
-func FuzzSchedule(f *testing.F) {
-	for _, seed := range [][2]string{{"*/5 4-6 1,15 JAN-MAR MON", "UTC"}, {"@every 90m", "Asia/Seoul"}, {"0 0 29 2 *", "Europe/Berlin"}, {"@daily", "Local"}, {"22-2/2 * ? * 7", ""}, {"0-59/0 * * * *", "UTC"}} {
-		f.Add(seed[0], seed[1])
-	}
-	now := time.Date(2026, 3, 29, 0, 30, 0, 1, time.UTC)
-	f.Fuzz(func(t *testing.T, expression, zone string) {
-		s, err := Schedule{Name: "n", Cron: expression, TimeZone: zone, Spec: Spec{Tenant: "t", Type: "echo"}, Jobs: [][]byte{nil}}.Normalize()
-		if err != nil {
-			if wrong := new(ScheduleError); !errors.As(err, &wrong) || wrong.Field != "cron" && wrong.Field != "time_zone" || wrong.Why == "" {
-				t.Fatalf("%q in %q: %v, want what is wrong with either", expression, zone, err)
-			}
-			return
-		}
-		again, err := s.Normalize()
-		if err != nil || !again.asks(&s) {
-			t.Fatalf("%q in %q is normal, but then %+v, %v", expression, zone, again, err)
-		}
-		s.Since = now.Truncate(time.Second)
-		timing, err := s.timing()
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := timing.next(now)
-		if first.IsZero() {
-			return
-		}
-		if second := timing.next(first); !first.After(now) || !second.IsZero() && !second.After(first) {
-			t.Fatalf("%q in %q: %v, then %v, then %v", expression, zone, now, first, second)
-		}
-		if between := timing.next(first.Add(-1)); !between.Equal(first) {
-			t.Fatalf("%q in %q: just before %v comes %v", expression, zone, first, between)
-		}
-	})
 }

@@ -82,7 +82,7 @@ type queuedLine struct {
 	granted int64
 	lanes   map[string]*lane
 	turns   [len(classes)]turns
-	ahead   int // in queuedType.ahead
+	ahead   int       // in queuedType.ahead
 	share   lineShare // of the last division
 }
 

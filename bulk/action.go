@@ -7,10 +7,10 @@ import (
 	"net"
 	"net/url"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Class orders the actions within a tenant.
@@ -204,10 +204,17 @@ func (s *Spec) TargetName() string {
 	return s.Target.Name
 }
 
-var (
-	idPattern   = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
-	namePattern = regexp.MustCompile(`^[^\x00-\x1f\x7f]{1,256}$`)
-)
+// isID reports whether a text is 1 to 128 of letters, digits and . _ : -
+func isID(text string) bool {
+	return text != "" && len(text) <= 128 && !strings.ContainsFunc(text, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._:-", r))
+	})
+}
+
+// isName reports whether a text is 1 to 256 characters, none of which controls a terminal.
+func isName(text string) bool {
+	return text != "" && utf8.RuneCountInString(text) <= 256 && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
 
 // SpecError is the error of a Spec with a wrong field. Why describes the correct value.
 type SpecError struct{ Field, Why string }
@@ -228,17 +235,17 @@ func (s Spec) Normalize() (Spec, error) {
 		s.Target, s.Type = &target, WebhookType
 	}
 	switch {
-	case !namePattern.MatchString(s.Tenant):
+	case !isName(s.Tenant):
 		return s, &SpecError{"tenant", "want 1 to 256 printable characters"}
 	case s.Type == WebhookType && s.Target == nil:
 		return s, &SpecError{"target", "jobs of type webhook need a target with a url"}
 	case s.Type == "":
 		return s, &SpecError{"type", `give a type, such as "echo", or a target with a url`}
-	case !idPattern.MatchString(s.Type):
+	case !isID(s.Type):
 		return s, &SpecError{"type", "want 1 to 128 of letters, digits and . _ : -"}
 	case s.Cost < 0 || s.Cost > MaxCost:
 		return s, &SpecError{"cost", fmt.Sprintf("want 1 to %d, or 0 for the default", MaxCost)}
-	case s.Key != "" && !namePattern.MatchString(s.Key):
+	case s.Key != "" && !isName(s.Key):
 		return s, &SpecError{"key", "want at most 256 printable characters"}
 	case s.Class > Low:
 		return s, &SpecError{"class", "want High, Normal or Low"}
@@ -246,7 +253,7 @@ func (s Spec) Normalize() (Spec, error) {
 		return s, &SpecError{"run_at", "want a time in the years 1 to 9999, in UTC"}
 	case s.ID == "." || s.ID == "..":
 		return s, &SpecError{"id", "want more than dots: they would not be taken for a name in the path of a URL"}
-	case s.ID != "" && !idPattern.MatchString(s.ID):
+	case s.ID != "" && !isID(s.ID):
 		return s, &SpecError{"id", "want at most 128 of letters, digits and . _ : -"}
 	case s.MaxAttempts < 0 || s.MaxAttempts > 100:
 		return s, &SpecError{"max_attempts", "want 1 to 100, or 0 for the default"}
@@ -277,7 +284,7 @@ func (t Target) normalize() (Target, error) {
 		port = cmp.Or(port, map[string]string{"http": "80", "https": "443"}[u.Scheme])
 		t.Name = net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 	}
-	if !namePattern.MatchString(t.Name) {
+	if !isName(t.Name) {
 		return t, &SpecError{"target.name", "want 1 to 256 printable characters"}
 	}
 	return t, nil

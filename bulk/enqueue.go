@@ -84,7 +84,7 @@ func (e *Engine) Enqueue(ctx context.Context, job NewJob) (Enqueued, error) {
 	if job.RunAt.After(now) {
 		spec.RunAt = job.RunAt
 	}
-	err := e.checkSpec(ctx, &spec)
+	err := e.completeTarget(ctx, &spec)
 	if err == nil {
 		spec, err = spec.Normalize()
 	}

@@ -72,6 +72,7 @@ type queuedTenant struct {
 	// A tenant in FairQueue.parked is left out until then.
 	parked int
 	until  time.Time
+	share  share // of the last division
 }
 
 type queuedLine struct {
@@ -81,7 +82,8 @@ type queuedLine struct {
 	granted int64
 	lanes   map[string]*lane
 	turns   [len(classes)]turns
-	ahead   int // in queuedType.ahead
+	ahead   int       // in queuedType.ahead
+	share   lineShare // of the last division
 }
 
 type queuedType struct {
@@ -131,8 +133,15 @@ type precedence struct {
 
 // compare orders by class, then by the turns of keys, then by Priority, and then the oldest first.
 func (p precedence) compare(o precedence) int {
-	return cmp.Or(cmp.Compare(p.class, o.class), cmp.Compare(p.turns, o.turns),
-		cmp.Compare(o.priority, p.priority), cmp.Compare(p.number, o.number))
+	switch {
+	case p.class != o.class:
+		return cmp.Compare(p.class, o.class)
+	case p.turns != o.turns:
+		return cmp.Compare(p.turns, o.turns)
+	case p.priority != o.priority:
+		return cmp.Compare(o.priority, p.priority)
+	}
+	return cmp.Compare(p.number, o.number)
 }
 
 // lowsTurn reports whether the next grant of a line, after so many, is for the low class first.
@@ -165,11 +174,10 @@ func (x *FairQueue) Set(q *Queued, of Holder, tags LineTags, priority float64, j
 	}
 	more := granted - q.granted
 	q.granted = granted
-	t := x.tenants[of.Tenant]
+	t, line := x.lineOf(q, of)
 	if t == nil {
 		return
 	}
-	line := t.lines[of.Type]
 	if line != nil {
 		x.charge(line, q, more)
 	}
@@ -182,7 +190,19 @@ func (x *FairQueue) Set(q *Queued, of Holder, tags LineTags, priority float64, j
 		x.settle(k)
 	}
 	x.tag(t, line, tags)
-	x.Unpark(of.Tenant)
+	x.unpark(t)
+}
+
+// lineOf returns the tenant and the line of an action, as far as any of their jobs wait.
+func (x *FairQueue) lineOf(q *Queued, of Holder) (*queuedTenant, *queuedLine) {
+	if q.in != nil {
+		return q.in.lane.line.tenant, q.in.lane.line
+	}
+	t := x.tenants[of.Tenant]
+	if t == nil {
+		return nil, nil
+	}
+	return t, t.lines[of.Type]
 }
 
 func (x *FairQueue) laneOf(of Holder, tags LineTags) *lane {
@@ -251,9 +271,12 @@ func (k *queuedType) poolOf(key poolKey) *lanePool {
 // compare orders the lanes of one type by the tags of their lines (order 0), or of their tenants
 // (order 1), as Divide does.
 func (l *lane) compare(o *lane, order int) int {
-	return cmp.Or(
-		cmp.Compare(l.tags[order], o.tags[order]), cmp.Compare(l.tags[1-order], o.tags[1-order]),
-		l.present.compare(o.present))
+	for _, tag := range [...]int{order, 1 - order} {
+		if l.tags[tag] != o.tags[tag] {
+			return cmp.Compare(l.tags[tag], o.tags[tag])
+		}
+	}
+	return l.present.compare(o.present)
 }
 
 // tag records the tags of a tenant, and of one of its lines unless it is nil.
@@ -411,7 +434,7 @@ func (x *FairQueue) Advance(now time.Time, virtual float64, ofType func(string) 
 		}
 	}
 	for t := x.parked.First(); t != nil && !t.until.After(now); t = x.parked.First() {
-		x.Unpark(t.name)
+		x.unpark(t)
 	}
 	x.placeMoved()
 }
@@ -437,7 +460,13 @@ func (x *FairQueue) park(name string, until time.Time) {
 
 // Unpark looks at a tenant again from the next Advance on, as its limit may have changed.
 func (x *FairQueue) Unpark(name string) {
-	if t := x.tenants[name]; t != nil && t.parked > 0 {
+	if t := x.tenants[name]; t != nil {
+		x.unpark(t)
+	}
+}
+
+func (x *FairQueue) unpark(t *queuedTenant) {
+	if t.parked > 0 {
 		x.parked.Remove(t)
 		x.moveAll(t)
 	}

@@ -111,7 +111,7 @@ func NewMux() *Mux {
 // Handle registers the handler of a type. It panics if the type has a handler or an
 // invalid name: both are errors of the program.
 func (m *Mux) Handle(jobType string, handler Handler, options ...HandlerOption) {
-	if !idPattern.MatchString(jobType) {
+	if !isID(jobType) {
 		panic(fmt.Sprintf("bulk: job type %q: want 1 to 128 of letters, digits and . _ : -", jobType))
 	}
 	if _, exists := m.handlers[jobType]; exists {

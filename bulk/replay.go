@@ -110,7 +110,7 @@ func (e *Engine) lettersBelow(ctx context.Context, id string, from, end int64) (
 // replayID returns the id of the nth replay of an action. If that does not fit, the action's
 // id is cut and a digest of it follows: long ids that begin alike need replays of their own.
 func replayID(id string, n int) string {
-	const most, digest = 128, 16 // most is that of idPattern
+	const most, digest = 128, 16 // most is that of isID
 	suffix := fmt.Sprintf(".replay-%d", n)
 	if len(id)+len(suffix) <= most {
 		return id + suffix

@@ -56,7 +56,7 @@ func Divide(b *Backlog, free Free) (grants []Grant, passed map[string]int64) {
 	b.Queue.divisions++
 	d := division{
 		number: b.Queue.divisions, backlog: b, measured: free.measured, places: free.places, free: bounds(free.Types), targets: map[string]*int64{},
-		tenants: map[string]*share{}, lines: map[*queuedLine]*lineShare{}, usedUp: map[string]time.Time{}, passed: map[string]int64{},
+		usedUp: map[string]time.Time{}, passed: map[string]int64{},
 	}
 	if capacity < demand(b.Queue, free) {
 		d.order = byTenant
@@ -126,11 +126,10 @@ type division struct {
 	rest     *queueWalk
 	free     map[string]*int64
 	targets  map[string]*int64
-	tenants  map[string]*share
-	lines    map[*queuedLine]*lineShare
 	usedUp   map[string]time.Time // tenants whose limit is used up, and when its window ends
 	long     []*lane              // those that were thought to be short
 	grants   []Grant
+	granted  int64 // jobs
 	passed   map[string]int64
 }
 
@@ -142,20 +141,22 @@ type measured struct {
 	target int64
 }
 
-// share is common to the lanes of one tenant: its tag, and the remainder of its limit.
+// share is common to the lanes of one tenant in a division: its tag, and the remainder of its limit.
 type share struct {
+	division  uint64
 	tag, step float64
 	left      int64
 }
 
-// lineShare is common to the lanes of one line: its tag, and how many grants it has had.
+// lineShare is common to the lanes of one line in a division: its tag, and how many grants it has had.
 type lineShare struct {
-	tag     float64
-	granted int64
+	division uint64
+	tag      float64
+	granted  int64
 }
 
-// laneShare is one lane. Its place in the heap is updated only when it is on top: while others
-// are served, a lane only moves back.
+// laneShare is one lane. Its place in the heap is updated only when it was served or is on top: while
+// others are served, a lane only moves back.
 type laneShare struct {
 	holder                Holder
 	share                 *share
@@ -165,6 +166,7 @@ type laneShare struct {
 	queues [len(classes)]keyWalk
 	next   *keyShare // of the action that goes first
 	place  place
+	asOf   int64 // division.granted when it got its place
 	at     int
 }
 
@@ -175,7 +177,13 @@ type place struct {
 }
 
 func (p place) before(o place) bool {
-	return cmp.Or(cmp.Compare(p.first, o.first), cmp.Compare(p.second, o.second), p.compare(o.precedence)) < 0
+	switch {
+	case p.first != o.first:
+		return p.first < o.first
+	case p.second != o.second:
+		return p.second < o.second
+	}
+	return p.compare(o.precedence) < 0
 }
 
 // placeOf returns the place of tags of a line and of its tenant.
@@ -224,9 +232,8 @@ func (d *division) add(l *lane) {
 	if n := d.backlog.Bounds.Limiter(l.holder); n != NoLimit {
 		t.limiter = &n
 	}
-	if t.line = d.lines[l.line]; t.line == nil {
-		t.line = &lineShare{tag: max(l.line.taken, l.line.of.virtual), granted: l.line.granted}
-		d.lines[l.line] = t.line
+	if t.line = &l.line.share; t.line.division != d.number {
+		*t.line = lineShare{d.number, max(l.line.taken, l.line.of.virtual), l.line.granted}
 	}
 	for i := range t.queues {
 		t.queues[i] = newKeyWalk(&l.queues[i])
@@ -237,11 +244,10 @@ func (d *division) add(l *lane) {
 // share returns the share of a tenant. One whose limit is used up is left out until its window
 // ends: nothing in this division gives it back.
 func (d *division) share(t *queuedTenant) *share {
-	s := d.tenants[t.name]
-	if s == nil {
+	s := &t.share
+	if s.division != d.number {
 		settings, left, ends := d.backlog.Bounds.Tenant(t.name)
-		s = &share{tag: max(t.taken, d.backlog.Queue.virtual), step: 1 / settings.Weight, left: left}
-		d.tenants[t.name] = s
+		*s = share{d.number, max(t.taken, d.backlog.Queue.virtual), 1 / settings.Weight, left}
 		if left <= 0 {
 			d.usedUp[t.name] = ends
 		}
@@ -257,6 +263,7 @@ func (d *division) set(t *laneShare) {
 	if t.next != nil {
 		t.place = placeOf(d.order, t.line.tag, t.share.tag, t.next.precedence(lowsTurn(t.line.granted)))
 	}
+	t.asOf = d.granted
 	d.lanes.SetIf(t, t.next != nil)
 }
 
@@ -393,6 +400,8 @@ func (d *division) serve(capacity int64) {
 			d.grants = append(d.grants, Grant{Number: number, Jobs: 1, Cost: t.cost})
 		}
 		t.take()
+		d.granted++
+		d.set(t)
 	}
 }
 
@@ -405,13 +414,10 @@ func (d *division) next() *laneShare {
 			d.add(l)
 			continue
 		}
-		if t == nil {
-			return nil
-		}
-		before := t.place
-		if d.set(t); t.at > 0 && t.place == before {
+		if t == nil || t.asOf == d.granted {
 			return t
 		}
+		d.set(t)
 	}
 }
 

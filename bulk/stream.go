@@ -185,7 +185,9 @@ func (s *streams) count(in *intake, jobs, bytes int) {
 
 // lead stores the jobs of the callers that wait, and lets the next one lead.
 func (s *streams) lead(ctx context.Context, in *intake) {
-	// Callers that were just answered may have another job: it shares this write.
+	// Callers that were just answered may have another job: it shares this write. The second yield
+	// is for those that other processors ran during the first.
+	runtime.Gosched()
 	runtime.Gosched()
 	s.mu.Lock()
 	batch := in.take()

@@ -143,7 +143,7 @@ func (t *TargetLimits) validate() error {
 		return &SettingError{"url_prefix", prefixErr.Error()}
 	case secretsErr != nil:
 		return &SettingError{"secrets", secretsErr.Error()}
-	case slices.ContainsFunc(t.Tenants, func(name string) bool { return !namePattern.MatchString(name) }):
+	case slices.ContainsFunc(t.Tenants, func(name string) bool { return !isName(name) }):
 		return &SettingError{"tenants", "want names of 1 to 256 printable characters"}
 	case len(t.Tenants) > maxTargetTenants:
 		return &SettingError{"tenants", "want at most 1,000"}
@@ -257,7 +257,7 @@ func (c SettingsChange) Validate() error {
 		return &SettingError{"name", "the limits of the whole service have none"}
 	case c.Limits != nil:
 		return c.Limits.Limit().validate()
-	case !namePattern.MatchString(c.Name):
+	case !isName(c.Name):
 		return &SettingError{"name", "want 1 to 256 printable characters"}
 	case c.Tenant != nil:
 		return c.Tenant.validate()

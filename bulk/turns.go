@@ -88,6 +88,9 @@ func (k *queuedKey) turn(had bool) {
 }
 
 func (x *FairQueue) keyOf(line *queuedLine, q *Queued) *queuedKey {
+	if q.in != nil {
+		return q.in.key
+	}
 	name := keyName{line, classRank(q.Class), q.Key}
 	k := x.keys[name]
 	if k == nil {

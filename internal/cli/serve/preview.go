@@ -89,7 +89,7 @@ ja or zh-Hans. Translate them, look at them with "sluice gate preview --texts fr
 name the file in gate.texts. What is missing there is taken from the built-in texts of the
 language, or the English ones.`,
 		Example: `  sluice gate words > fr.yaml`,
-		Args: cobra.MaximumNArgs(1),
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			text, err := gate.WordsFile(append(args, "en")[0])
 			if err != nil {

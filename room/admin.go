@@ -163,8 +163,9 @@ func (e *Engine) Pause(ctx context.Context, name string) (View, error) {
 	return e.changeState(ctx, name, func(r *Room) { r.Paused = true })
 }
 
-// SoldOut closes a room until Resume, because there is nothing left: waiting visitors and
-// newcomers are told so, and those who are inside or called stay. It is idempotent.
+// SoldOut closes a room until Resume, or until the event ends where events repeat, because there
+// is nothing left: waiting visitors and newcomers are told so, and those who are inside or called
+// stay. It is idempotent.
 func (e *Engine) SoldOut(ctx context.Context, name string) (View, error) {
 	now, err := e.store.Now(ctx)
 	if err != nil {
@@ -172,7 +173,7 @@ func (e *Engine) SoldOut(ctx context.Context, name string) (View, error) {
 	}
 	e.clock.observe(now)
 	return e.changeState(ctx, name, func(r *Room) {
-		if r.SoldOutAt.IsZero() {
+		if r.At(now).SoldOutAt.IsZero() {
 			r.SoldOutAt = now.UTC().Truncate(time.Millisecond)
 		}
 	})

@@ -23,15 +23,19 @@ type Occurrence struct {
 }
 
 // At returns the room at a time of the store's clock. Where events repeat, its settings have
-// the times of the event that is on, or of the next one: the first that has not ended.
+// the times of the event that is on, or of the next one: the first that has not ended. It is
+// sold out if that event is.
 func (r *Room) At(now time.Time) *Room {
 	s := r.Settings
 	if s.Repeats == "" {
 		return r
 	}
-	var opens time.Time // the zero time, if this program reads the expression otherwise: it has ended
+	var opens, sold time.Time // the zero time, if this program reads the expression otherwise: it has ended
 	if times, err := cron.Parse(s.Repeats, s.TimeZone, r.CreatedAt); err == nil {
 		opens = times.Next(now.Add(-s.Lasts))
+		if !r.SoldOutAt.IsZero() {
+			sold = times.Next(r.SoldOutAt.Add(-s.Lasts))
+		}
 	}
 	s.OpensAt, s.EndsAt = opens, opens.Add(s.Lasts)
 	if s.Prequeue > 0 {
@@ -39,6 +43,9 @@ func (r *Room) At(now time.Time) *Room {
 	}
 	at := *r
 	at.Settings = s
+	if !sold.Equal(opens) {
+		at.SoldOutAt = time.Time{}
+	}
 	return &at
 }
 

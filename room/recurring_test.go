@@ -92,6 +92,25 @@ func TestEventsRepeat(t *testing.T) {
 	})
 }
 
+// A room is sold out for the event in which that was said, and can be again in the next.
+func TestSoldOutIsOfOneEvent(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) { // from midnight
+		r.put("shop", every("0 9 * * *", "", time.Hour, 30*time.Minute))
+		pass(9*time.Hour + time.Minute)
+		for day := range 2 {
+			r.enter("shop")
+			if v, err := r.SoldOut(ctx, "shop"); err != nil || v.Phase != room.AllSold {
+				t.Fatalf("day %d: %s, %v", day, v.Phase, err)
+			}
+			pass(30 * time.Minute)
+			if _, err := r.Enter(ctx, "shop", room.Visit{}); !errors.Is(err, room.ErrSoldOut) {
+				t.Errorf("day %d, when it is sold out: %v", day, err)
+			}
+			pass(23*time.Hour + 30*time.Minute)
+		}
+	})
+}
+
 // The clock of Berlin has no 2:30 on the day when it is put forward, and two on the day when
 // it is put back: a room that opens at 2:30 opens once on each.
 func TestEventsRepeatOverChangesOfTheClock(t *testing.T) {

@@ -63,12 +63,12 @@
   Room.prototype.leave = function (options) { return this.ask("POST", "leave", options || {}); };
 
   // join takes a place. One that was lost by time is replaced, as on the gate's page; one that
-  // was revoked needs leave first.
+  // was revoked needs leave first, and when the room has closed there is none.
   Room.prototype.join = async function (options) {
     try {
       return await this.ask("POST", "enter", options);
     } catch (error) {
-      if (error.code !== "gone" || error.reason === "revoked" || error.reason === "ended") { throw error; }
+      if (error.code !== "gone" || ["revoked", "ended", "sold_out"].includes(error.reason)) { throw error; }
       await this.leave(options);
       return this.ask("POST", "enter", options);
     }

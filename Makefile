@@ -72,7 +72,7 @@ test: ## Vet and test what this machine has the programs for: 2 to 7 minutes on 
 
 .PHONY: test-packages
 test-packages:
-	@go test -vet=off $(COUNT) -tags '$(TAGS)' -p 3 -parallel 4 -timeout 15m $(VIRTUAL) $(OTHERS)
+	@go test -vet=off $(COUNT) -tags '$(TAGS)' -p 3 -parallel 4 -timeout 15m $(WAITING) $(VIRTUAL) $(filter-out $(WAITING),$(OTHERS))
 
 .PHONY: test-binary
 test-binary:

@@ -190,12 +190,13 @@ func TestALargeBatchIsCalledInSteps(t *testing.T) {
 	}
 }
 
-// The design promises 229 MiB for a million: 240 bytes each. Of 20,000, each takes up to a
-// twentieth more if they enter slowly, since the times of their polls have more digits then.
+// The design promises 229 MiB for a million without keys: 240 bytes each. Measured are 129, and 243
+// with keys. Of 20,000, each takes up to 13 bytes more if they enter slowly, since the times of their
+// polls have more digits then.
 func TestMemoryOfWhoWaits(t *testing.T) {
 	t.Parallel()
 	const visitors = 20_000
-	for keyed, want := range map[bool]float64{false: 140, true: 252} {
+	for keyed, want := range map[bool]float64{false: 148, true: 262} {
 		server := redistest.Start(t, redistest.Options{})
 		store, terms := shop(t, server)
 		used := func() float64 { // without the buffers of connections, which vary

@@ -32,8 +32,8 @@ type Outlook struct {
 //
 // In mode Park it counts ticks: the earliest if visitors ahead leave the line as fast as
 // lately, and the latest if as many as lately are no-shows and take another slot. In mode
-// Teller it takes calls as random, at the rate of the last minute: the range is that in
-// which 90 % of such waits end, as far as so few observations show the rate.
+// Teller it takes calls as random, at about the rate of the last minute: the range is that in
+// which 90 % of such waits end, as far as so few observations show the rate; see mostSeen.
 func EstimateWait(o Outlook) *Wait {
 	settings := &o.Room.Settings
 	if o.Room.Paused || o.Ahead < 0 {
@@ -105,10 +105,15 @@ func (o *Outlook) tellerWait(nth, last int64) *Wait {
 	quick := k + o.departed()
 	low := opening.Seconds()
 	if n > 0 {
-		low += over * n / quick * ratioQuantile(n, quick, -z90)
+		low += over * n / quick * ratioQuantile(n, min(quick, mostSeen), -z90)
 	}
-	return ordered(low, max(opening.Seconds()+over*most/k*ratioQuantile(most, k, z90), soon))
+	return ordered(low, max(opening.Seconds()+over*most/k*ratioQuantile(most, min(k, mostSeen), z90), soon))
 }
+
+// mostSeen is how many observations a rate is believed to be known from at most. More would make it exact,
+// and the line is not: visits become longer and shorter, and visitors ahead stop asking. So a range covers
+// a rate that becomes 15 % higher or lower.
+const mostSeen = 40
 
 // z90 bounds, below and above, the middle 90 % of a normal distribution.
 const z90 = 1.645

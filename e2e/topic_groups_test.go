@@ -55,7 +55,7 @@ func TestTopicGroup(t *testing.T) {
 
 // trouble holds, cuts off and stops members, and releases the held one when the group has settled
 // without it. The hold comes first, while nobody joins: a client whose join is refused, because the
-// group has dropped the member in the meantime, joins anew and goes on from its own positions.
+// group has dropped the member in the meantime, joins again and goes on from its own positions.
 func (c *crew) trouble() {
 	c.t.Helper()
 	held := c.take()

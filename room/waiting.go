@@ -37,11 +37,8 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 		ticket, arrival := arrive(op.room, v)
 		arrival.Lane = s.laneOf(lane)
 		place, err := e.store.Enter(ctx, op.terms, arrival)
-		if _, why := op.room.closing(); errors.Is(err, ErrEnded) && why == SoldOut {
-			return ErrSoldOut
-		}
 		if err != nil {
-			return err
+			return op.room.refusal(err)
 		}
 		ticket.Number = place.Number
 		if answer, err = e.answer(&op, ticket, place); err != nil || place.State != Called || !place.Until.After(place.Now) {
@@ -60,18 +57,20 @@ func (e *Engine) MayEnter(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	why, m := whyClosed(op.room, op.now), op.cached.measured.Load()
-	switch {
-	case op.now.Before(op.terms.EnterFrom):
-		return ErrNotOpen
-	case why == SoldOut:
-		return ErrSoldOut
-	case why != "":
-		return ErrEnded
-	case m != nil && m.status.Waiting >= op.terms.MaxWaiting && op.now.Sub(m.status.Now) < 2*outflowStep:
-		return ErrLineFull
+	waiting := int64(0)
+	if m := op.cached.measured.Load(); m != nil && op.now.Sub(m.status.Now) < 2*outflowStep {
+		waiting = m.status.Waiting
 	}
-	return nil
+	return op.room.refusal(op.terms.MayEnter(op.now.UnixMilli(), waiting))
+}
+
+// refusal returns why a visitor may not enter: an error of Terms.MayEnter, which does not know that
+// the room has ended because it is sold out.
+func (r *Room) refusal(err error) error {
+	if _, why := r.closing(); errors.Is(err, ErrEnded) && why == SoldOut {
+		return ErrSoldOut
+	}
+	return err
 }
 
 // arrive returns the ticket of a new visitor, without its number. The nonce of a visitor

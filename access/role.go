@@ -57,7 +57,7 @@ var rights = []struct{ name, allows string }{
 	{"read-cluster", "see the nodes of the cluster, and where replicas are"},
 	{"manage-cluster", "move replicas and leaders between nodes"},
 	{"read-metrics", "read /metrics"},
-	{"profile", "read profiles of the process"},
+	{"profile", "read profiles, settings and the log of the process"},
 	{"backup", "read everything in a backup, with the keys that sign passes"},
 	{"manage-access", "create, rotate and revoke tokens"},
 }

@@ -27,7 +27,7 @@ var operations = map[string]Right{
 	"show-cluster": ReadCluster, "list-reassignments": ReadCluster,
 	"balance-cluster": ManageCluster, "prefer-leaders": ManageCluster, "drain-node": ManageCluster, "resume-node": ManageCluster, "remove-node": ManageCluster,
 
-	"back-up": Backup,
+	"back-up": Backup, "debug-process": Profile,
 
 	"create-token": ManageAccess, "list-tokens": ManageAccess, "rotate-token": ManageAccess, "revoke-token": ManageAccess,
 }

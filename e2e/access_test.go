@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -120,12 +123,43 @@ func TestEveryRoleAtEveryPath(t *testing.T) {
 	if err != nil || !strings.Contains(string(config), "admin_token: (hidden)") {
 		t.Errorf("sluice config: %v, %s", err, config)
 	}
-	s.terminate()
-	for _, secret := range planted {
-		if strings.Contains(s.log.String(), secret) || strings.Contains(string(config), secret) {
-			t.Error("the log or the settings show a secret")
+	explained := s.bundle()
+	for _, file := range []string{"process/log.txt", "process/settings.yaml", "process/goroutines.txt", "metrics-later.txt", "doctor.json", "topics.json"} {
+		if !strings.Contains(explained, file) {
+			t.Errorf("a bundle lacks %s", file)
 		}
 	}
+	s.terminate()
+	for _, secret := range planted {
+		if strings.Contains(s.log.String()+string(config)+explained, secret) {
+			t.Error("the log, the settings or a bundle show a secret")
+		}
+	}
+}
+
+// bundle returns the files of a bundle of the server, as a tar.
+func (s *server) bundle() string {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "bundle.tar.gz")
+	command := exec.CommandContext(s.t.Context(), binary, "debug", "bundle", "--to", path, "--seconds", "0", "--server", s.url(""), "--brokers", s.kafka)
+	command.Env = append(os.Environ(), "SLUICE_TOKEN="+adminToken)
+	if out, err := command.CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer file.Close()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text, err := io.ReadAll(unzipped)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
 }
 
 // Tokens survive a restart, and are in a backup; a revocation ends a stream that is open.

@@ -30,7 +30,7 @@ var packages = map[string]rule{
 	"internal/cli/top":     {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"access", "access/audit", "bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"access", "access/api", "access/audit", "access/filestore", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
+		"access", "access/api", "access/audit", "access/filestore", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/bundle", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
@@ -46,7 +46,7 @@ var packages = map[string]rule{
 	"internal/cli/token":   {imports: []string{"access/api", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/group":   {imports: []string{"internal/cli/brokers", "internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/cluster": {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term", "topic/api"}},
-	"internal/cli/data":    {imports: []string{"bulk/pebblestore", "internal/backup", "internal/cli/brokers", "internal/cli/exit", "internal/cli/remote", "internal/cli/term", "internal/connlimit", "room/pebblestore", "topic/filestore"}},
+	"internal/cli/data":    {imports: []string{"bulk/pebblestore", "internal/backup", "internal/bundle", "internal/cli/brokers", "internal/cli/exit", "internal/cli/remote", "internal/cli/term", "internal/connlimit", "room/pebblestore", "topic/filestore"}},
 	"internal/cli/demo": {imports: []string{
 		"bulk", "bulk/upload", "bulk/webhook", "examples", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/cli/term", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/watch", "topic", "topic/broker", "topic/filestore", "topic/kafka",
 	}},
@@ -125,6 +125,7 @@ var packages = map[string]rule{
 	"room/storetest":         {imports: []string{"internal/testkit/rapidtest", "room"}, testOnly: true, virtualTime: true},
 	"lifecycle":              {refuses: []string{"github.com", "net"}},
 	"internal/backup":        {imports: []string{"internal/edge", "internal/edge/problem"}, refuses: []string{pebble, nats, "github.com/spf13"}},
+	"internal/bundle":        {imports: []string{"internal/edge", "internal/edge/problem"}, refuses: []string{pebble, redis, nats, "github.com/spf13"}},
 	"internal/clusterkey":    {refuses: []string{"github.com", "net", "os"}},
 	"internal/clientnet":     {refuses: []string{"github.com", "net/http", "os"}},
 	"internal/connlimit":     {imports: []string{"internal/clientnet"}, refuses: []string{pebble, redis, "net/http"}},

@@ -51,7 +51,7 @@ deadline while it is served, and is never lost.`,
 		SilenceUsage:  true,
 	}
 	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), top.Command(), token.Command(), serve.Command(), serve.Gate())
-	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), data.Backup(), data.Restore(), data.Doctor(), newVersionCommand())
+	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), data.Backup(), data.Restore(), data.Doctor(), data.Debug(), newVersionCommand())
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)
 	addVersion(root)

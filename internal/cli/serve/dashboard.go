@@ -3,7 +3,6 @@ package serve
 import (
 	"log/slog"
 	"net/http"
-	"strings"
 
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/ops"
@@ -13,12 +12,7 @@ import (
 // openDashboard mounts the dashboard on the server: of all parts, those that are off included.
 func openDashboard(settings *config.Config, server *ops.Server, accounts *accounts, topics *topics, jobs *jobs, rooms *rooms, log *slog.Logger) (*web.Dashboard, error) {
 	options := web.Options{
-		Metrics: server.Registry(), Failing: server.Failing, Audit: accounts.trail.Trail, Logger: log,
-		Settings: func() (string, error) {
-			var text strings.Builder
-			err := settings.WriteYAML(&text)
-			return text.String(), err
-		},
+		Metrics: server.Registry(), Failing: server.Failing, Audit: accounts.trail.Trail, Settings: inForce(settings), Logger: log,
 	}
 	// An interface that has a nil pointer is not nil.
 	if accounts.known != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/internal/bundle"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/room"
 )
@@ -81,7 +82,7 @@ func openBenchmarkGate(b *testing.B, state, upstream string) (address, cookies s
 		b.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	connections, server := openServer(settings, &accounts{}, nil, log)
+	connections, server := openServer(settings, &accounts{}, nil, &bundle.Tail{}, log)
 	of, err := openRooms(b.Context(), settings, server, nil, log)
 	if err != nil {
 		b.Fatal(err)

@@ -72,7 +72,7 @@ gate.upstream. A file with gate.sites is a gate of many sites and rooms. Several
 func runGate(
 	ctx context.Context, settings *config.Config, load func() (*config.Config, error), object map[string]any, command *cobra.Command,
 ) (err error) {
-	log, secure, err := prepare(settings, false, command)
+	log, tail, secure, err := prepare(settings, false, command)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func runGate(
 		return err
 	}
 	defer func() { err = errors.Join(err, accounts.close()) }()
-	connections, server := openServer(settings, accounts, secure, log)
+	connections, server := openServer(settings, accounts, secure, tail, log)
 	of, err := openRooms(ctx, settings, server, nil, log)
 	if err != nil {
 		return err

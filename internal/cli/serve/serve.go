@@ -5,15 +5,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-project/sluice/access/api"
 	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/internal/bundle"
 	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/internal/renew"
 	"github.com/sluice-project/sluice/lifecycle"
@@ -90,7 +93,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	if err != nil {
 		return err
 	}
-	log, secure, err := prepare(settings, true, command)
+	log, tail, secure, err := prepare(settings, true, command)
 	if err != nil {
 		return err
 	}
@@ -104,7 +107,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, accounts.close()) }()
-	connections, server := openServer(settings, accounts, secure, log)
+	connections, server := openServer(settings, accounts, secure, tail, log)
 	tracing, err := openTracing(ctx, settings, server, log)
 	if err != nil {
 		return err
@@ -147,18 +150,19 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 }
 
 // prepare does what comes before everything else, for a server with topics or without: it returns the
-// log, and the configuration of TLS.
-func prepare(settings *config.Config, topics bool, command *cobra.Command) (*slog.Logger, *tls.Config, error) {
-	log, err := ops.NewLogger(command.ErrOrStderr(), settings.Log.Format, settings.Log.Level)
+// log, with what keeps its end, and the configuration of TLS.
+func prepare(settings *config.Config, topics bool, command *cobra.Command) (*slog.Logger, *bundle.Tail, *tls.Config, error) {
+	tail := &bundle.Tail{}
+	log, err := ops.NewLogger(io.MultiWriter(command.ErrOrStderr(), tail), settings.Log.Format, settings.Log.Level)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := checkListen(settings, topics, log); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	keepPrivate(settings, log)
 	secure, err := openTLS(settings, log)
-	return log, secure, err
+	return log, tail, secure, err
 }
 
 // serveOperators mounts what is for operators and about all parts: backups and the dashboard.
@@ -195,9 +199,9 @@ func openTLS(settings *config.Config, log *slog.Logger) (*tls.Config, error) {
 	return secure, nil
 }
 
-// openServer returns the server of operators, and the bound on the connections of all
+// openServer returns the server of operators, with what is about the process, and the bound on the connections of all
 // listeners.
-func openServer(settings *config.Config, accounts *accounts, secure *tls.Config, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
+func openServer(settings *config.Config, accounts *accounts, secure *tls.Config, tail *bundle.Tail, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
 	connections := connlimit.New(connlimit.Bounds{
 		Total: settings.Connections, PerClient: settings.ConnectionsPerClient,
 		Exempt: slices.Concat(settings.Room.TrustedProxies.Prefixes(), settings.Gate.TrustedProxies.Prefixes()),
@@ -207,7 +211,17 @@ func openServer(settings *config.Config, accounts *accounts, secure *tls.Config,
 	})
 	server.Registry().MustRegister(connections)
 	api.Register(server.API(), accounts.known, log)
+	bundle.Register(server.API(), bundle.Source{Settings: inForce(settings), Failing: server.Failing, Log: tail, Logger: log})
 	return connections, server
+}
+
+// inForce returns the text of the settings in force, without secrets.
+func inForce(settings *config.Config) func() (string, error) {
+	return func() (string, error) {
+		var text strings.Builder
+		err := settings.WriteYAML(&text)
+		return text.String(), err
+	}
 }
 
 // part is one part of the server: its services, and close, which is called after they

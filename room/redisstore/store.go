@@ -44,6 +44,9 @@ type Store struct {
 	prefix string
 	logger *slog.Logger
 	offset func() time.Duration
+	// Visitors who enter or ask one by one do so together.
+	entering *gather[room.Terms, room.Arrival, entered]
+	asking   *gather[asking, room.Bearer, room.Place]
 }
 
 var _ room.Store = (*Store)(nil)
@@ -69,13 +72,16 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if s.offset == nil {
 		s.offset = func() time.Duration { return 0 }
 	}
+	s.entering, s.asking = newGather(s.enterAll), newGather(s.askAll)
 	s.finishRemovals(ctx)
 	return s, nil
 }
 
 // Close implements room.Store. Acknowledged operations are as durable as the server makes them.
 func (s *Store) Close() error {
-	s.db.Close()
+	s.db.Close() // which ends calls in progress
+	s.entering.close()
+	s.asking.close()
 	return nil
 }
 

@@ -48,19 +48,44 @@ func readPlace(n int64, at time.Time, v []int64) room.Place {
 	}
 }
 
+// enteredSize is how many integers lua/enter.lua answers for each visitor: a status, the number, 1 for
+// a new visitor, and the place.
+const enteredSize = 3 + placeSize
+
+// entered is the result of one arrival.
+type entered struct {
+	place room.Place
+	err   error
+}
+
 // Enter implements room.Store.
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
-	args := append(callTerms(&terms),
-		millis(terms.EnterFrom), millis(terms.EnterUntil), millis(terms.DrawUntil), number(terms.MaxWaiting),
-		number(terms.TTL.Milliseconds()), flag(terms.Sliding), keyText(arrival.Key), number(arrival.Draw), flag(!arrival.Provisional),
-		fingerprint(arrival.Fingerprint), strconv.Itoa(arrival.Lane), shares(&terms))
-	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), 2+placeSize, args...)
+	one, err := s.entering.do(ctx, terms, arrival)
 	if err != nil {
 		return room.Place{}, err
 	}
-	p := readPlace(answer[1], time.UnixMilli(answer[0]), answer[3:])
-	p.New = answer[2] == 1
-	return p, nil
+	return one.place, one.err
+}
+
+// enterAll lets visitors enter one after the other.
+func (s *Store) enterAll(ctx context.Context, terms room.Terms, arrivals []room.Arrival) ([]entered, error) {
+	args := append(callTerms(&terms),
+		millis(terms.EnterFrom), millis(terms.EnterUntil), millis(terms.DrawUntil), number(terms.MaxWaiting),
+		number(terms.TTL.Milliseconds()), flag(terms.Sliding))
+	for _, a := range arrivals {
+		args = append(args, keyText(a.Key), number(a.Draw), flag(!a.Provisional), fingerprint(a.Fingerprint), strconv.Itoa(a.Lane))
+	}
+	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), enteredSize*len(arrivals), append(args, shares(&terms))...)
+	if err != nil {
+		return nil, err
+	}
+	all, at := make([]entered, len(arrivals)), time.UnixMilli(answer[0])
+	for i := range all {
+		v := answer[1+i*enteredSize:]
+		all[i] = entered{readPlace(v[1], at, v[3:]), statusErrors[v[0]]}
+		all[i].place.New = v[2] == 1
+	}
+	return all, nil
 }
 
 func fingerprint(f room.Fingerprint) string { return strconv.Itoa(int(f)) }
@@ -73,23 +98,40 @@ func keyText(key room.Key) string {
 	return string(key[:])
 }
 
+// asking are the terms of an Ask.
+type asking struct {
+	terms room.Terms
+	claim bool
+}
+
 // Ask implements room.Store.
 func (s *Store) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer, claim bool) ([]room.Place, error) {
 	if len(bearers) > room.MaxAsk {
 		return nil, fmt.Errorf("%d visitors are asked about, at most %d at once", len(bearers), room.MaxAsk)
 	}
+	if len(bearers) != 1 {
+		return s.askAll(ctx, asking{terms, claim}, bearers)
+	}
+	place, err := s.asking.do(ctx, asking{terms, claim}, bearers[0])
+	if err != nil {
+		return nil, err
+	}
+	return []room.Place{place}, nil
+}
+
+func (s *Store) askAll(ctx context.Context, of asking, bearers []room.Bearer) ([]room.Place, error) {
 	args := make([]string, 0, 3+2*len(bearers))
-	args = append(args, flag(claim), number(terms.TTL.Milliseconds()), flag(terms.Sliding))
+	args = append(args, flag(of.claim), number(of.terms.TTL.Milliseconds()), flag(of.terms.Sliding))
 	for _, b := range bearers {
 		args = append(args, number(b.Number), fingerprint(b.Fingerprint))
 	}
-	answer, err := s.operate(ctx, askScript, terms.Room, revisionOf(&terms), placeSize*len(bearers), args...)
+	answer, err := s.operate(ctx, askScript, of.terms.Room, revisionOf(&of.terms), placeSize*len(bearers), args...)
 	if err != nil {
 		return nil, err
 	}
 	places, at := make([]room.Place, len(bearers)), time.UnixMilli(answer[0])
-	for i, v := range slices.Collect(slices.Chunk(answer[1:], placeSize)) {
-		places[i] = readPlace(bearers[i].Number, at, v)
+	for i := range places {
+		places[i] = readPlace(bearers[i].Number, at, answer[1+i*placeSize:])
 	}
 	return places, nil
 }

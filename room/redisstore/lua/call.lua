@@ -30,6 +30,7 @@ end
 local TURN_OF_SHARE_1 = 1048576
 local shares, turns = {}, {}
 local function readTurns()
+  shares, turns = {}, {}
   for share in ARGV[#ARGV]:gmatch('%d+') do shares[#shares + 1] = math.max(1, tonumber(share)) end
   local kept = call('HGET', KEYS[1], 'turns') or ''
   for turn in kept:gmatch('%d+') do turns[#turns + 1] = tonumber(turn) end
@@ -70,8 +71,8 @@ local function nextLane(pages, most)
 end
 
 -- callFirst calls the first of the lane that is next, again and again, at a tick (0: none): at most
--- so many, and no more than there are free slots. It returns how many it called, and whether it
--- stopped early because it had done enough for one operation.
+-- so many, and no more than there are free slots. It returns how many it called, whether it
+-- stopped early because it had done enough for one operation, and how many slots are free then.
 local function callFirst(most, tick)
   local free = capacity - call('ZCARD', CALLED) - call('ZCARD', INSIDE)
   local want = math.min(free, most, MAX_CALLS)
@@ -97,11 +98,13 @@ local function callFirst(most, tick)
     end
   end
   if lanes > 0 and calls > 0 then call('HSET', KEYS[1], 'turns', table.concat(turns, ' ')) end
-  return calls, free > calls and most > calls and call('ZCARD', LINE) > 0
+  return calls, free > calls and most > calls and call('ZCARD', LINE) > 0, math.max(0, free - calls)
 end
 
 -- callNow is the last step of operations other than an expire. With ticks they call
--- nobody.
+-- nobody. It returns how many it called, and whether nobody else can be called.
 local function callNow(tick)
-  if tick == 0 and mayCall() then callFirst(MAX_CALLS + 1, 0) end
+  if tick ~= 0 or not mayCall() then return 0, true end
+  local calls, _, free = callFirst(MAX_CALLS + 1, 0)
+  return calls, free == 0
 end

@@ -1,69 +1,101 @@
--- Enter: a visitor goes to the end of the line, and the line advances. If the key has a
--- place already, the visitor asks for that place instead, and nothing else happens. The
--- rules are MayEnter and ByDraw in room/calling.go; storetest/rules.go tests both.
+-- Enter: visitors go to the end of the line one after the other, and after each the line advances.
+-- If a visitor's key has a place already, the visitor asks for that place instead, and nothing else
+-- happens. The rules are MayEnter and ByDraw in room/calling.go; storetest/rules.go tests both.
 --
--- If the answer is lost the visitor may be in the line: with a key, a repeated call
+-- If the answer is lost the visitors may be in the line: with a key, a repeated call
 -- finds that place. Without a key, it makes another place, and the first is gone once
 -- nobody has asked for it for too long.
+--
+-- It answers with ten integers for each: a status, the number, 1 for a new visitor, and the place.
 --
 -- ARGV[11] tick; not 0: nobody is called here
 -- ARGV[12], ARGV[13] when one may enter (until 0: always)
 -- ARGV[14] until when the draw is the order   ARGV[15] how many may wait
 -- ARGV[16] the pass's ttl, in ms              ARGV[17] 1: passes slide
--- ARGV[18] the key's 16 bytes, or ""          ARGV[19] the draw
--- ARGV[20] 1: a visitor who is called claims  ARGV[21] the ticket's fingerprint
--- ARGV[22] the lane
-local key, ttl, sliding, claim = ARGV[18], tonumber(ARGV[16]), ARGV[17] == '1', ARGV[20] == '1'
-if key ~= '' then
-  local number = call('HGET', keyPlace(key))
-  if number then
-    asked(number, claim, ttl, sliding)
-    local answer = {OK, now, tonumber(number), 0}
-    placeOf(answer, number)
-    return answer
-  end
+-- ARGV[18] and on, for each visitor: the key's 16 bytes, or ""; the draw; 1 if a visitor who is
+-- called claims; the ticket's fingerprint; the lane
+local tick, ttl, sliding = tonumber(ARGV[11]), tonumber(ARGV[16]), ARGV[17] == '1'
+local enterFrom, enterUntil, drawUntil, maxWaiting = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
+local answer = {OK, now}
+
+local function refused(status)
+  for _, value in ipairs({status, 0, 0, 0, 0, 0, 0, 0, 0, 0}) do answer[#answer + 1] = value end
 end
 
-if now < tonumber(ARGV[12]) then return {NOT_OPEN, now} end
-if ARGV[13] ~= '0' and now >= tonumber(ARGV[13]) then return {ENDED, now} end
+local function entered(number, new)
+  local n = #answer
+  answer[n + 1], answer[n + 2], answer[n + 3] = OK, tonumber(number), new
+end
+
 local waiting = call('ZCARD', LINE) + call('ZCARD', ASIDE) - call('ZCARD', CALLED)
-if waiting >= tonumber(ARGV[15]) then return {LINE_FULL, now} end
-if waiting == 0 then lapse(tonumber(ARGV[11])) end
+local bucket -- the last that is in DUE since now
+local full = false -- nobody else can be called here: nobody leaves
 
-set('number', room.number + 1)
-local number = string.format('%d', room.number)
-local member, field, lane = memberOf(number), fieldOf(number), tonumber(ARGV[22])
-local score = lane * LANE + room.number
-if lane > lanes then
-  set('lanes', lane)
-  lanes = lane
+-- putInLine puts a new visitor at the end of the line.
+local function putInLine(number, key, draw, fingerprint, lane)
+  local member, field = memberOf(number), fieldOf(number)
+  local score = lane * LANE + room.number
+  if lane > lanes then
+    set('lanes', lane)
+    lanes = lane
+  end
+  if lane == 0 and now < drawUntil then
+    score = tonumber(draw) - 4503599627370496
+    if not drawn then set('drawn', 1) end
+    drawn = true
+  end
+  call('ZADD', LINE, score, member)
+  call('HSET', bucketOf('asked', number), field, now)
+  if bucket ~= number:sub(1, -3) then
+    bucket = number:sub(1, -3)
+    call('ZADD', DUE, 'LT', now, bucket)
+  end
+  if fingerprint ~= '0' then call('HSET', bucketOf('ticket', number), field, fingerprint) end
+  if key ~= '' then
+    if room.keyed == 0 then set('keyed', 1) end
+    local index, rest = keyPlace(key)
+    call('HSET', index, rest, number)
+    call('HSET', bucketOf('owner', number), field, key)
+  end
+  note('entered', number, false)
+  return member, score
 end
-if lane == 0 and now < tonumber(ARGV[14]) then
-  score = tonumber(ARGV[19]) - 4503599627370496
-  if not drawn then set('drawn', 1) end
-end
-call('ZADD', LINE, score, member)
-call('HSET', bucketOf('asked', number), field, now)
-call('ZADD', DUE, 'LT', now, number:sub(1, -3))
-if ARGV[21] ~= '0' then call('HSET', bucketOf('ticket', number), field, ARGV[21]) end
-if key ~= '' then
-  if room.keyed == 0 then set('keyed', 1) end
-  local index, rest = keyPlace(key)
-  call('HSET', index, rest, number)
-  call('HSET', bucketOf('owner', number), field, key)
-end
-note('entered', number, false)
-callNow(tonumber(ARGV[11]))
-save()
 
--- Nearly all visitors who enter wait, in no lottery: the ask is recorded already.
-local rank = score > 0 and call('ZRANK', LINE, member)
-if rank then
+local function enter(key, draw, claim, fingerprint, lane)
+  local known = key ~= '' and call('HGET', keyPlace(key))
+  if known then
+    asked(known, claim, ttl, sliding)
+    entered(known, 0)
+    placeOf(answer, known)
+    return
+  end
+  if now < enterFrom then return refused(NOT_OPEN) end
+  if enterUntil ~= 0 and now >= enterUntil then return refused(ENDED) end
+  if waiting >= maxWaiting then return refused(LINE_FULL) end
+  if waiting == 0 then lapse(tick) end
+
+  set('number', room.number + 1)
+  local number = string.format('%d', room.number)
+  local member, score = putInLine(number, key, draw, fingerprint, lane)
+  waiting = waiting + 1
+  if not full then
+    local calls
+    calls, full = callNow(tick)
+    waiting = waiting - calls
+  end
+  entered(number, 1)
+  -- Nearly all visitors who enter wait, in no lottery: the ask is recorded already.
+  local rank = score > 0 and call('ZRANK', LINE, member)
+  if not rank then
+    asked(number, claim, ttl, sliding)
+    placeOf(answer, number)
+    return
+  end
   rank = within(LINE, rank, score)
   if call('ZCARD', ASIDE) > 0 then rank = rank + before(ASIDE, score, member) end
-  return {OK, now, room.number, 1, WAITING, rank, 0, 0, 0, 0, lane}
+  for _, value in ipairs({WAITING, rank, 0, 0, 0, 0, lane}) do answer[#answer + 1] = value end
 end
-asked(number, claim, ttl, sliding)
-local answer = {OK, now, room.number, 1}
-placeOf(answer, number)
+
+for i = 18, #ARGV - 1, 5 do enter(ARGV[i], ARGV[i + 1], ARGV[i + 2] == '1', ARGV[i + 3], tonumber(ARGV[i + 4])) end
+save()
 return answer

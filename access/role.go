@@ -48,7 +48,7 @@ var rights = []struct{ name, allows string }{
 	{"work", "lease jobs, and report how they ended"},
 	{"manage-bulk", "set the limits of tenants, targets, job types and the service"},
 	{"read-rooms", "see rooms"},
-	{"keep-room", "report the health of a room's upstream, revoke places, and name visitors"},
+	{"keep-room", "report the health of a room's upstream, revoke places, name visitors, and make codes"},
 	{"manage-rooms", "create, change, pause and remove rooms; change the keys that sign passes"},
 	{"read-topics", "see topics, groups and transactions, without records"},
 	{"produce", "write records, and cancel delayed ones"},

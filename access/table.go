@@ -17,7 +17,7 @@ var operations = map[string]Right{
 	"set-tenant": ManageBulk, "set-target": ManageBulk, "set-type": ManageBulk, "set-limits": ManageBulk,
 	"lease-jobs": Work, "acknowledge-leases": Work, "extend-leases": Work,
 
-	"list-rooms": ReadRooms, "show-room": ReadRooms, "report-health": KeepRoom, "revoke": KeepRoom,
+	"list-rooms": ReadRooms, "show-room": ReadRooms, "report-health": KeepRoom, "revoke": KeepRoom, "make-codes": KeepRoom, "revoke-codes": KeepRoom,
 	"put-room": ManageRooms, "delete-room": ManageRooms, "pause-room": ManageRooms, "sold-out-room": ManageRooms, "resume-room": ManageRooms,
 	"rotate-keys": ManageRooms, "revoke-keys": ManageRooms,
 	// Visitors show the tickets that they were given; everybody may have the public keys.

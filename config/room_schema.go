@@ -53,7 +53,8 @@ var oneRoomSettings = []Setting{
 	{Key: "bypass", Unit: unitRules, Usage: "requests that need no pass, whatever `routes` says"},
 	{Key: "joins_per_minute", Unit: unitWhole, Usage: "how many visitors may enter from one client address (of IPv6, one /64, and four times as many from one /48) in a minute, at each instance; 0: any number; without it: " + strconv.Itoa(room.DefaultJoinsPerMinute) + ", except from this machine, private networks and trusted proxies"},
 	{Key: "bind_tickets", Unit: unitBool, Default: "false", Usage: "bind each ticket and pass to the client address that it was issued to"},
-	{Key: "invitation_only", Unit: unitBool, Default: "false", Usage: "refuse visitors without a key; with `room.token_keys`, without a token of the shop"},
+	{Key: "invitation_only", Unit: unitBool, Default: "false", Usage: "refuse visitors without a key; with `room.token_keys`, without a token of the shop or a code"},
+	{Key: "codes", Unit: unitBool, Default: "false", Usage: "accept codes that were made for the room, which needs `lanes` or `invitation_only`"},
 }
 
 // RoomSettings returns the settings of a room in the file, with the key that stands

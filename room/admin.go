@@ -34,6 +34,9 @@ func (e *Engine) PutRoom(ctx context.Context, name string, s Settings) (view Vie
 			created = true
 			return e.newRoom(ctx, name, s)
 		}
+		if s.Codes && len(r.CodeKey) == 0 {
+			r.CodeKey = NewSeed()
+		}
 		created = false
 		if err := e.mayBecome(ctx, r, &s); err != nil {
 			return nil, err
@@ -57,11 +60,15 @@ func (e *Engine) newRoom(ctx context.Context, name string, s Settings) (*Room, e
 		return nil, err
 	}
 	e.clock.observe(now)
-	return &Room{
+	r := &Room{
 		Name: name, Settings: s, Epoch: 1,
 		Generation: hex.EncodeToString(NewSeed()[:8]), Seed: NewSeed(),
 		CreatedAt: now.UTC().Truncate(time.Millisecond),
-	}, nil
+	}
+	if s.Codes {
+		r.CodeKey = NewSeed()
+	}
+	return r, nil
 }
 
 // drawMargin is how long before the draw it is too late to postpone it: longer than it

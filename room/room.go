@@ -19,7 +19,9 @@ type Room struct {
 	// tickets and passes sign it.
 	Generation string `json:"generation"`
 	// Seed decides the lottery: 32 random bytes, secret until the room has opened.
-	Seed      []byte    `json:"seed"`
+	Seed []byte `json:"seed"`
+	// CodeKey signs codes: 32 random bytes; empty until the room has Codes.
+	CodeKey   []byte    `json:"code_key,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	// Found is the capacity, or the batch, that was found last for a room whose own is Auto; 0
 	// before. ReportedAt is when the upstream last reported its health; see

@@ -143,8 +143,11 @@ type Settings struct {
 	// issued to. Default off: phones change their address.
 	BindTickets bool
 	// InvitationOnly refuses visitors without a key: with [TokenKeys], those without a
-	// token. So a person has one place, and in a lottery one draw. Default off.
+	// token or a code. So a person has one place, and in a lottery one draw. Default off.
 	InvitationOnly bool
+	// Codes accepts codes that [Engine.MakeCodes] has made, in place of a token: visitors who type one
+	// are in its lane, and are invited. It needs Lanes or InvitationOnly. Default off.
+	Codes bool
 }
 
 // Auto is a Capacity or Batch that is found from how the upstream answers: see
@@ -293,6 +296,8 @@ func (s *Settings) checkTogether() error {
 		return &SettingsError{"auto_min", `and auto_max bound a capacity or batch that is "auto": leave them out`}
 	case s.AutoMin > s.AutoMax:
 		return &SettingsError{"auto_min", fmt.Sprintf("is above auto_max, which is %d", s.AutoMax)}
+	case s.Codes && s.Lanes == "" && !s.InvitationOnly:
+		return &SettingsError{"codes", "need lanes or invitation_only: without them nothing distinguishes who has one"}
 	case s.Renewals > 0 && s.Pass != Fixed:
 		return &SettingsError{"renewals", `needs "pass":"fixed": using a sliding pass prolongs it`}
 	case s.Method == Lottery && s.OpensAt.IsZero():

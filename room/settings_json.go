@@ -63,6 +63,7 @@ var settingFields = []settingField{
 	joinsField(),
 	yesOrNo("bind_tickets", func(s *Settings) *bool { return &s.BindTickets }),
 	yesOrNo("invitation_only", func(s *Settings) *bool { return &s.InvitationOnly }),
+	yesOrNo("codes", func(s *Settings) *bool { return &s.Codes }),
 }
 
 func (f settingField) only(mode Mode) settingField {

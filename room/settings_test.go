@@ -31,11 +31,11 @@ func TestSettingsDefaults(t *testing.T) {
 	}{
 		{tellerJSON + "}", `{"mode":"teller","capacity":10,"pass_ttl_ms":600000,"pass":"sliding","renewals":0,"claim_window_ms":10000,` +
 			`"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed",` +
-			`"bind_tickets":false,"invitation_only":false}`},
+			`"bind_tickets":false,"invitation_only":false,"codes":false}`},
 		// In a park nobody can claim a place for longer than the stay.
 		{parkJSON + "}", `{"mode":"park","batch":10,"interval_ms":1000,"stay_ms":2000,"claim_window_ms":2000,` +
 			`"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed",` +
-			`"bind_tickets":false,"invitation_only":false}`},
+			`"bind_tickets":false,"invitation_only":false,"codes":false}`},
 		{tellerJSON + `,"pass_ttl_ms":null,"opens_at":null,"routes":null,"grace_ms":null}`, ""},
 		{` { "capacity":10, "mode":"teller" , "routes":[]}` + "\n", ""},
 	} {
@@ -79,9 +79,9 @@ func TestSettingsInFull(t *testing.T) {
 			`"abandon_after_ms":86400000,"grace_ms":0,"max_waiting":10000000,"method":"lottery","opens_at":"2030-01-31T09:00:00.125Z",` +
 			`"prequeue_from":"2030-01-31T08:00:00Z","ends_at":"2030-02-01T00:00:00Z","on_store_failure":"open",` +
 			`"routes":[{"host":"*.example.com","path":"/checkout/*","method":"GET"},{"path":"/장바구니"}],"bypass":[{"host":"10.0.0.1"}],` +
-			`"joins_per_minute":1000000,"bind_tickets":true,"invitation_only":true}`,
+			`"joins_per_minute":1000000,"bind_tickets":true,"invitation_only":true,"codes":true}`,
 		`{"mode":"park","batch":1,"interval_ms":100,"stay_ms":100,"claim_window_ms":100,"abandon_after_ms":100,"grace_ms":1,` +
-			`"max_waiting":1,"method":"fifo","repeats":"0 10 * * SAT","time_zone":"Asia/Seoul","lasts_ms":7200000,"prequeue_ms":1800000,"lanes":"vip=20,members=30,public=50","on_store_failure":"closed","joins_per_minute":0,"bind_tickets":false,"invitation_only":false}`,
+			`"max_waiting":1,"method":"fifo","repeats":"0 10 * * SAT","time_zone":"Asia/Seoul","lasts_ms":7200000,"prequeue_ms":1800000,"lanes":"vip=20,members=30,public=50","on_store_failure":"closed","joins_per_minute":0,"bind_tickets":false,"invitation_only":false,"codes":false}`,
 	} {
 		s, err := parseSettings(text)
 		if err != nil {

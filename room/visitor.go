@@ -18,6 +18,9 @@ type Visit struct {
 	Key string
 	// Token is a JWT in which the shop says what the Key is; see [TokenKeys]. Optional.
 	Token string
+	// Code is one of [Engine.MakeCodes]: its visitor has the code's key and lane, whatever Key and Token
+	// say. Optional.
+	Code string
 	// Client is the visitor's address, for the limit of joins and for bound tickets;
 	// invalid if it is not known.
 	Client netip.Addr

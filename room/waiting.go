@@ -12,19 +12,20 @@ import (
 // Enter gives a visitor a place, or the existing place of the key. The answer has a pass
 // if a slot is free: Enter claims it, unless the visit is Provisional; then the state is
 // Called, and the pass ends with the claim window. A wrong key is a *KeyError, a wrong token
-// ErrBadToken, a key without the token that it needs ErrNoToken, too many visitors from
+// ErrBadToken, a wrong code ErrBadCode, a key without the token that it needs ErrNoToken, too many visitors from
 // one address a *LimitError; ErrUninvited, ErrNotOpen, ErrEnded, ErrSoldOut and
 // ErrLineFull are from the room.
 func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer, err error) {
-	key, lane, err := e.whose(name, v)
-	if err != nil {
-		return Answer{}, err
+	lane := ""
+	if v.Code == "" {
+		if v.Key, lane, err = e.whose(name, v); err != nil {
+			return Answer{}, err
+		}
 	}
-	v.Key = key
 	limited := false
 	err = e.operate(ctx, name, "enter", func(op operation) error {
 		s := &op.room.Settings
-		if s.InvitationOnly && v.Key == "" {
+		if s.InvitationOnly && v.Key == "" && v.Code == "" {
 			return ErrUninvited
 		}
 		if !limited {
@@ -34,8 +35,16 @@ func (e *Engine) Enter(ctx context.Context, name string, v Visit) (answer Answer
 				return &LimitError{RetryAfter: after}
 			}
 		}
+		number := s.laneOf(lane)
+		if v.Code != "" { // after the bound of joins, which is one of guesses too
+			code, err := op.room.readCode(v.Code, op.now)
+			if err != nil {
+				return err
+			}
+			v.Key, number = code.visitorKey(), s.laneOf(s.laneName(code.lane))
+		}
 		ticket, arrival := arrive(op.room, v)
-		arrival.Lane = s.laneOf(lane)
+		arrival.Lane = number
 		place, err := e.store.Enter(ctx, op.terms, arrival)
 		if err != nil {
 			return op.room.refusal(err)

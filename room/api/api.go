@@ -46,6 +46,8 @@ type Engine interface {
 	RevokeAll(ctx context.Context, name string) error
 	RevokeTicket(ctx context.Context, name, ticket string) error
 	RevokeVisitor(ctx context.Context, name, key string) error
+	MakeCodes(ctx context.Context, name, lane string, count int, until time.Time) ([]string, error)
+	RevokeCodes(ctx context.Context, name string) error
 	Enter(ctx context.Context, name string, visit room.Visit) (room.Answer, error)
 	Ask(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
 	Parse(ctx context.Context, name, ticket string, client netip.Addr) (room.Ticket, error)
@@ -149,6 +151,13 @@ func (s *server) registerRooms(p *edge.Part) {
 	edge.Handle[inRevoke, none](p, edge.Operation{
 		ID: "revoke", Route: "POST /v1/rooms/{room}/revoke", Summary: "End the place of one visitor, or without a body the visits of all who are inside",
 	}, within(s.revoke))
+	edge.Handle[inCodes, outCodes](p, edge.Operation{
+		ID: "make-codes", Route: "POST /v1/rooms/{room}/codes", Summary: "Make codes with which visitors enter in a lane, or a room by invitation; they are not stored",
+		Answers: []edge.Answer{{Status: http.StatusCreated, Description: "The codes, each once.", Of: codesView{}}},
+	}, within(s.makeCodes))
+	edge.Handle[RoomPath, none](p, edge.Operation{
+		ID: "revoke-codes", Route: "DELETE /v1/rooms/{room}/codes", Summary: "Make all codes void that were made so far; places that visitors have by them stay",
+	}, within(s.revokeCodes))
 	edge.Handle[RoomPath, outLottery](p, edge.Operation{
 		ID: "show-lottery", Route: "GET /v1/rooms/{room}/lottery", Summary: "The commitment that verifies the lottery", Audience: edge.Visitors,
 	}, s.lottery)

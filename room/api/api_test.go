@@ -21,7 +21,7 @@ const bearer = "Authorization"
 func TestOperations(t *testing.T) {
 	const place = `{"ticket":"ticket-7","id":7,"status":"waiting","position":3,"ahead":2,"estimated_wait_ms":{"low":1000,"high":4000},"next_poll_ms":2000,"pass":null,"pass_expires_at":null}`
 	const view = `{"room":"shop","mode":"teller","state":"queueing","waiting":9,"inside":5,"called":1,"entered_total":20,"admitted_total":5,"missed_total":2,"departed_total":4,"expired_total":3,"events_dropped_total":6,"outflow_per_second":2.5,"paused":false,"epoch":2,"created_at":"2026-11-28T08:00:00Z"`
-	const settings = `,"settings":{"mode":"teller","capacity":5,"pass_ttl_ms":600000,"pass":"sliding","renewals":0,"claim_window_ms":10000,"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed","bind_tickets":false,"invitation_only":false}`
+	const settings = `,"settings":{"mode":"teller","capacity":5,"pass_ttl_ms":600000,"pass":"sliding","renewals":0,"claim_window_ms":10000,"abandon_after_ms":120000,"grace_ms":180000,"max_waiting":1000000,"method":"fifo","on_store_failure":"closed","bind_tickets":false,"invitation_only":false,"codes":false}`
 	for _, test := range []struct {
 		method, path, body string
 		call               string
@@ -47,6 +47,8 @@ func TestOperations(t *testing.T) {
 		{"POST", "/v1/rooms/shop/revoke", "{}", "RevokeAll shop", 204, ""},
 		{"POST", "/v1/rooms/shop/revoke", `{"visitor":"ada"}`, "RevokeVisitor shop ada", 204, ""},
 		{"POST", "/v1/rooms/shop/revoke", `{"ticket":"x"}`, "RevokeTicket shop x", 204, ""},
+		{"POST", "/v1/rooms/shop/codes", `{"count":2,"lane":"vip","until":"2030-01-01T00:00:00Z"}`, "MakeCodes shop vip 2 1893456000", 201, `{"codes":["7K3M","9QXF"]}`},
+		{"DELETE", "/v1/rooms/shop/codes", "", "RevokeCodes shop", 204, ""},
 		{"GET", "/v1/rooms/shop/lottery", "", "Room shop", 200, `{"method":"fifo","commitment":null,"opens_at":null,"seed":null}`},
 		{"POST", "/v1/room-keys/rotate", "", "RotateKeys", 204, ""},
 		{"POST", "/v1/room-keys/revoke", "", "RevokeKeys", 204, ""},
@@ -87,7 +89,7 @@ func TestDocument(t *testing.T) {
 			}
 		}
 	}
-	if len(doc.Paths) != 15 {
+	if len(doc.Paths) != 16 {
 		t.Errorf("%d paths", len(doc.Paths))
 	}
 }

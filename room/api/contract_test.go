@@ -242,3 +242,29 @@ func TestStreamOfARoom(t *testing.T) {
 		t.Errorf("after the last event: %q", got)
 	}
 }
+
+// Visitors enter with codes, which are made for a lane and a time; wrong ones are refused.
+func TestCodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := newService(t)
+		f.do(201, "PUT", "/v1/rooms/shop", `{"mode":"teller","capacity":1,"lanes":"vip=1,public=1","invitation_only":true,"codes":true}`)
+		order := func(lane string) string {
+			return fmt.Sprintf(`{"count":2,"lane":%q,"until":%q}`, lane, time.Now().Add(time.Hour).Format(time.RFC3339))
+		}
+		var made struct{ Codes []string }
+		if err := json.Unmarshal(f.do(201, "POST", "/v1/rooms/shop/codes", order("vip")).Body.Bytes(), &made); err != nil || len(made.Codes) != 2 {
+			t.Fatalf("%+v %v", made, err)
+		}
+		f.do(403, "POST", "/v1/rooms/shop/visitors", "")
+		f.inside(f.place(201, "POST", "/visitors", `{"code":"`+made.Codes[0]+`"}`, ""))
+		f.waits(f.place(201, "POST", "/visitors", `{"code":"`+made.Codes[1]+`"}`, ""), 1)
+		f.place(200, "POST", "/visitors", `{"code":"`+made.Codes[1]+`"}`, "")
+		if a := f.do(422, "POST", "/v1/rooms/shop/codes", order("gold")); a.problem.Errors[0].Field != "lane" {
+			t.Errorf("%+v", a.problem)
+		}
+		f.do(204, "DELETE", "/v1/rooms/shop/codes", "")
+		if a := f.do(403, "POST", "/v1/rooms/shop/visitors", `{"code":"`+made.Codes[0]+`"}`); a.problem.Code != api.CodeBadCode {
+			t.Errorf("%+v", a.problem)
+		}
+	})
+}

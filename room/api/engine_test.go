@@ -95,9 +95,18 @@ func (f *fake) RevokeVisitor(_ context.Context, name, key string) error {
 	return f.call("RevokeVisitor", name, key)
 }
 
+func (f *fake) MakeCodes(_ context.Context, name, lane string, count int, until time.Time) ([]string, error) {
+	return []string{"7K3M", "9QXF"}, f.call("MakeCodes", name, lane, count, until.Unix())
+}
+
+func (f *fake) RevokeCodes(_ context.Context, name string) error { return f.call("RevokeCodes", name) }
+
 func (f *fake) Enter(_ context.Context, name string, v room.Visit) (room.Answer, error) {
 	if v.Token != "" {
 		return f.answer, f.call("Enter", name, v.Key, v.Client, v.Token)
+	}
+	if v.Code != "" {
+		return f.answer, f.call("Enter", name, v.Client, v.Code)
 	}
 	return f.answer, f.call("Enter", name, v.Key, v.Client)
 }

@@ -22,6 +22,8 @@ const (
 	CodeBadTicket = "bad_ticket"
 	// CodeBadToken: the visitor's token is not valid; the detail says why.
 	CodeBadToken = "bad_token"
+	// CodeBadCode: the code that a visitor enters with is not valid; the detail says why.
+	CodeBadCode = "bad_code"
 	// CodeNoToken: a visitor's key was given without the token that it needs.
 	CodeNoToken = "no_token"
 	// CodeUninvited: the room is for visitors with a key only.
@@ -86,6 +88,8 @@ func refuse(err error) *edge.Error {
 		return e
 	case errors.Is(err, room.ErrBadToken):
 		return edge.Refuse(http.StatusForbidden, CodeBadToken, err.Error())
+	case errors.Is(err, room.ErrBadCode):
+		return edge.Refuse(http.StatusForbidden, CodeBadCode, err.Error())
 	case errors.As(err, &limited):
 		return edge.Refuse(http.StatusTooManyRequests, CodeTooManyJoins, limited.Error()).RetryAfter(limited.RetryAfter)
 	}

@@ -30,6 +30,11 @@ type healthView struct {
 	Utilization float64 `json:"utilization" minimum:"0" maximum:"100" doc:"How much of the load that the upstream can serve well it has: 1 is all of it."`
 }
 
+type inCodes struct {
+	RoomPath
+	Body codesOrder
+}
+
 type inRevoke struct {
 	RoomPath
 	Body *revocationView
@@ -50,6 +55,7 @@ type inEnter struct {
 
 type entryView struct {
 	Visitor *string `json:"visitor,omitempty" nullable:"true" maxLength:"256" doc:"A key, such as a user's id: one key has one place. It needs a token if the server has keys for tokens, or the request comes to a public listener, from a page or through a trusted proxy."`
+	Code    *string `json:"code,omitempty" nullable:"true" maxLength:"64" doc:"A code that was made for the room, in place of a key: it has one place at a time, in its lane."`
 }
 
 type inAsk struct {
@@ -68,6 +74,7 @@ type (
 	outRoom    struct{ Body roomView }
 	outLottery struct{ Body lotteryView }
 	outPlace   struct{ Body placeView }
+	outCodes   struct{ Body codesView }
 )
 
 type placeView struct {
@@ -138,7 +145,8 @@ type settingsView struct {
 	Bypass         []ruleView `json:"bypass,omitempty" nullable:"false" maxItems:"100" doc:"The requests that need none, whatever routes say."`
 	JoinsPerMinute int64      `json:"joins_per_minute,omitempty" minimum:"0" maximum:"1000000" doc:"How many visitors may enter from one client address (of IPv6, one /64, and four times as many from one /48) in a minute, at each instance; 0: any number. Default: 600, except from this machine, private networks and trusted proxies."`
 	BindTickets    bool       `json:"bind_tickets,omitempty" doc:"Binds each ticket, and its passes, to the client address that it was given to. Default false."`
-	InvitationOnly bool       `json:"invitation_only,omitempty" doc:"Refuses visitors without a key, or without a token where the server has keys for tokens. Default false."`
+	InvitationOnly bool       `json:"invitation_only,omitempty" doc:"Refuses visitors without a key or a code, or without a token where the server has keys for tokens. Default false."`
+	Codes          bool       `json:"codes,omitempty" doc:"Accepts codes that were made for the room: their visitors are in the codes' lane, and invited. Needs lanes or invitation_only. Default false."`
 }
 
 // ruleView matches requests; an absent member matches all.

@@ -32,17 +32,17 @@ func (s *server) fromPublic(e *edge.Exchange) bool {
 	return e.Public || !sender.May(access.KeepRoom) || !sender.Room(e.Path("room")) || e.R.Header.Get("Origin") != "" || s.client(e) != proxied.Client(e.R, nil)
 }
 
-var enterNames = []string{"visitor"}
+var enterNames = []string{"visitor", "code"}
 
 func (s *server) enter(e *edge.Exchange) error {
 	client := s.client(e)
 	visit := room.Visit{Client: client, Shared: proxied.Shared(client, s.proxies), Token: proxied.Token(e.R)}
 	if len(e.In) > 0 {
-		var visitor [1]text
-		if err := members(e.In, enterNames, visitor[:]); err != nil {
+		var given [2]text
+		if err := members(e.In, enterNames, given[:]); err != nil {
 			return err
 		}
-		visit.Key = visitor[0].value
+		visit.Key, visit.Code = given[0].value, given[1].value
 	}
 	if visit.Key != "" && visit.Token == "" && s.fromPublic(e) {
 		return room.ErrNoToken

@@ -88,6 +88,18 @@ var requests = []struct {
 		return err
 	}, asked{"POST", "/v1/rooms/shop/visitors", `{"visitor":"alice"}`, ""}, placeJSON},
 	{"ask", func(t *testing.T, c *client.Client) error { _, err := c.Ask(t.Context(), "shop", "T"); return err }, asked{"GET", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, placeJSON},
+	{"enter with a code", func(t *testing.T, c *client.Client) error {
+		_, err := c.EnterWithCode(t.Context(), "shop", "7K3M")
+		return err
+	}, asked{"POST", "/v1/rooms/shop/visitors", `{"code":"7K3M"}`, ""}, placeJSON},
+	{"make codes", func(t *testing.T, c *client.Client) error {
+		codes, err := c.MakeCodes(t.Context(), "shop", "vip", 2, time.Unix(4, 0).UTC())
+		if err == nil && (len(codes) != 2 || codes[1] != "b") {
+			t.Errorf("codes %q", codes)
+		}
+		return err
+	}, asked{"POST", "/v1/rooms/shop/codes", `{"count":2,"lane":"vip","until":"1970-01-01T00:00:04Z"}`, ""}, `{"codes":["a","b"]}`},
+	{"revoke codes", func(t *testing.T, c *client.Client) error { return c.RevokeCodes(t.Context(), "shop") }, asked{"DELETE", "/v1/rooms/shop/codes", "", ""}, ""},
 	{"leave", func(t *testing.T, c *client.Client) error { return c.Leave(t.Context(), "shop", "T") }, asked{"DELETE", "/v1/rooms/shop/visitors/me", "", "Bearer T"}, ""},
 	{"revoke keys", func(t *testing.T, c *client.Client) error { return c.RevokeKeys(t.Context()) }, asked{"POST", "/v1/room-keys/revoke", "", ""}, ""},
 	{"rotate keys", func(t *testing.T, c *client.Client) error { return c.RotateKeys(t.Context()) }, asked{"POST", "/v1/room-keys/rotate", "", ""}, ""},

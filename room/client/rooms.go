@@ -157,6 +157,28 @@ func (c *Client) Enter(ctx context.Context, name, visitor string) (Place, error)
 	return ask[Place](ctx, c, call{Method: "POST", Path: at(name, "visitors"), Body: body, Once: visitor == ""})
 }
 
+// EnterWithCode is Enter with a code that MakeCodes has made, in whose lane the visitor is. A code that is
+// not valid is an [*Error] with status 403.
+func (c *Client) EnterWithCode(ctx context.Context, name, code string) (Place, error) {
+	return ask[Place](ctx, c, call{Method: "POST", Path: at(name, "visitors"), Body: map[string]string{"code": code}})
+}
+
+// MakeCodes returns so many codes, 1 to 10,000, for visitors of a lane, "" for the last: they are valid until
+// the end of the hour of a time. They are not stored: nobody can ask for them again.
+func (c *Client) MakeCodes(ctx context.Context, name, lane string, count int, until time.Time) ([]string, error) {
+	body := map[string]any{"count": count, "until": until}
+	if lane != "" {
+		body["lane"] = lane
+	}
+	answer, err := ask[struct{ Codes []string }](ctx, c, call{Method: "POST", Path: at(name, "codes"), Body: body})
+	return answer.Codes, err
+}
+
+// RevokeCodes makes all codes of a room void that were made so far.
+func (c *Client) RevokeCodes(ctx context.Context, name string) error {
+	return c.do(ctx, call{Method: "DELETE", Path: at(name, "codes")})
+}
+
 // Ask returns the place of a ticket, and claims it if it was called. If the place is gone
 // it returns an [*Error] with status 410.
 func (c *Client) Ask(ctx context.Context, name, ticket string) (Place, error) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -375,5 +376,55 @@ func TestRoomOfTheSameName(t *testing.T) {
 		ben.want("shop", "GET", "/")
 		time.Sleep(DefaultRecheck)
 		anna.want("waiting 1", "GET", "/")
+	})
+}
+
+// A visitor exchanges the place for that of a code, once: on the page, or comes by a link with one. A wrong code says
+// so, and costs nothing.
+func TestCodesAtTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, AbandonAfter: time.Hour, Lanes: "vip=1,public=1", Codes: true})
+		defer town.stop()
+		codes, err := town.engine.MakeCodes(t.Context(), "shop", "vip", 2, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed := func(code string) asker {
+			return func(r *http.Request) {
+				asForm(r)
+				r.Body = io.NopCloser(strings.NewReader(url.Values{"code": {code}, "to": {"/sale?x=1"}}.Encode()))
+				r.ContentLength = -1
+			}
+		}
+		const path = "/.sluice/shop/code"
+		town.browser().want("shop", "GET", "/")
+		town.browser().want("waiting 1", "GET", "/")
+		anna, ben := town.browser(), town.browser()
+		anna.want("waiting 2", "GET", "/")
+		ben.want("waiting 3", "GET", "/")
+		anna.want("code", "POST", path, typed("0000-0000-0000-0000-0000"))
+		anna.want("waiting 2", "GET", "/")
+		for range 2 { // the second time with the place of the code
+			anna.want("/sale?x=1", "POST", path, typed(strings.ToLower(codes[0])))
+			anna.want("waiting 1", "GET", "/sale?x=1")
+		}
+		ben.want("waiting 2", "GET", "/") // anna has left the line
+		town.browser().want("waiting 2", "GET", "/?sluice_code="+codes[1])
+		town.browser().want("waiting 3", "GET", "/?sluice_code=nonsense")
+		program := town.browser()
+		if answer := program.request("POST", path, asProgram, typed(codes[1])); answer != "" || program.jar["sluice_ticket_shop"] == nil {
+			t.Errorf("a script got %q and %v", answer, program.jar)
+		}
+		program.want("waiting 2", "GET", "/")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, InvitationOnly: true, Codes: true})
+		defer town.stop()
+		codes, err := town.engine.MakeCodes(t.Context(), "shop", "", 1, time.Now().Add(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		town.browser().want("uninvited", "GET", "/")
+		town.browser().want("shop", "GET", "/?sluice_code="+codes[0])
 	})
 }

@@ -123,7 +123,7 @@ func base(name string) string { return ownPrefix + name + "/" }
 
 func pathsOf(name string) Paths {
 	b := base(name)
-	return Paths{Watch: b + "watch", Status: b + "status", Leave: b + "leave", Join: b + "join", Enter: b + "enter"}
+	return Paths{Watch: b + "watch", Status: b + "status", Leave: b + "leave", Join: b + "join", Enter: b + "enter", Code: b + "code"}
 }
 
 // Middleware returns a handler that sends permitted requests on to the upstreams of their sites,

@@ -57,6 +57,7 @@ func (g *Gate) ownPaths() *http.ServeMux {
 	serve("POST", "renew", own((*visit).renew))
 	serve("POST", "join", own((*visit).rejoin))
 	serve("POST", "enter", own((*visit).enterHere))
+	serve("POST", "code", own((*visit).enterByCode))
 	if g.streams != nil {
 		serve("GET", "watch", (*visit).watch)
 	}
@@ -183,6 +184,51 @@ func (v *visit) answerScript(answer *room.Answer) {
 		answer = &room.Answer{State: room.Inside}
 	}
 	v.writeJSON(http.StatusOK, "application/json", publicJSON(nil, answer))
+}
+
+// enterByCode takes the place of a code, and gives up the visitor's own.
+func (v *visit) enterByCode() {
+	if err := v.findSettings(); err != nil {
+		v.refuse(err)
+		return
+	}
+	v.code = v.r.PostFormValue("code")
+	answer, err := v.enter()
+	if err != nil {
+		v.refuse(err)
+		return
+	}
+	if err := v.leaveOther(answer.ID); err != nil {
+		v.unavailable(err)
+		return
+	}
+	v.clearCookies()
+	v.ticket, v.proof = "", ""
+	if v.kind == program {
+		v.script = true
+		v.showPlace(&answer)
+		return
+	}
+	v.setTicket(&answer)
+	v.setCookie(v.door.lineCookie, lineNote{start: answer.Position, joined: time.Now().Unix()}.String(), ticketAge)
+	v.redirect(localPath(v.r.PostFormValue("to")))
+}
+
+// leaveOther gives up the visitor's place unless it has that number.
+func (v *visit) leaveOther(number int64) error {
+	if v.ticket == "" {
+		return nil
+	}
+	own := int64(0)
+	err := v.ask(func(ctx context.Context) error {
+		ticket, err := v.gate.rooms.Parse(ctx, v.door.room, v.ticket, v.client)
+		own = ticket.Number
+		return err
+	})
+	if err != nil || own == number {
+		return nil // there is no place to give up
+	}
+	return v.giveUp()
 }
 
 // watch streams the visitor's place.

@@ -49,6 +49,8 @@ const (
 	KindProof Kind = "proof"
 	// KindUninvited: the visitor has no token of the shop, and the room is for those who have.
 	KindUninvited Kind = "uninvited"
+	// KindCode: the visitor's code is not valid.
+	KindCode Kind = "code"
 	// KindShared: the visitor's pass is in use from as many other addresses as may use it.
 	KindShared Kind = "shared"
 	// KindRefused: another site has sent the form.
@@ -98,6 +100,8 @@ type Page struct {
 	// Rejoin reports whether to offer a form that posts "to" to Paths.Join, Retry whether
 	// to offer a link to Return.
 	Rejoin, Retry bool
+	// Codes reports whether to offer a form that posts "code" and "to" to Paths.Code.
+	Codes bool
 	// Live is read by the template "script"; nil if nothing is kept up to date.
 	Live *Live
 }
@@ -119,8 +123,8 @@ type Line struct {
 type Moment struct{ Machine, Text string }
 
 // Paths are the gate's own, below /.sluice/{room}/. Leave, Join and Enter take a POST of
-// a form with "to", the path to continue with.
-type Paths struct{ Watch, Status, Leave, Join, Enter string }
+// a form with "to", the path to continue with; Code takes one with "code" too.
+type Paths struct{ Watch, Status, Leave, Join, Enter, Code string }
 
 // Live is what the script reads.
 type Live struct {
@@ -202,7 +206,10 @@ func samples(w *Words) []*Page {
 		return func(page *Page) { page.setLine(&answer, 1_500) }
 	}
 	add(KindWaiting, in(room.Answer{Position: 1_234, Wait: &room.Wait{Low: 3 * time.Minute, High: 5 * time.Minute}}))
-	add(KindWaiting, in(room.Answer{Position: 1}))
+	add(KindWaiting, func(page *Page) {
+		in(room.Answer{Position: 1})(page)
+		page.Codes = true
+	})
 	add(KindOpening, func(page *Page) {
 		in(room.Answer{Position: 12})(page)
 		page.Opens = w.opens(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
@@ -217,6 +224,7 @@ func samples(w *Words) []*Page {
 		page.Notices = []string{w.Gone[room.Revoked]}
 	})
 	add(KindLeft, func(page *Page) { page.Rejoin = true })
+	add(KindCode, func(page *Page) { page.Codes, page.Retry = true, true })
 	add(KindChallenge, func(page *Page) { page.Widget = &Widget{HTML: `<div></div>`, Script: "https://example.com/a.js"} })
 	add(KindProof, func(page *Page) {
 		page.Widget = &Widget{HTML: proofHTML("sample", room.DefaultMinPuzzleBits, w), Script: base(previewRoom) + "proof.js"}

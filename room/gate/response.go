@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,6 +39,9 @@ type problem struct {
 	Reason room.Reason `json:"reason,omitempty"`
 }
 
+// codeKinds are the pages on which a code helps.
+var codeKinds = []Kind{KindWaiting, KindOpening, KindDrawing, KindUninvited, KindCode}
+
 // newPage returns a page for this request.
 func (v *visit) newPage(kind Kind) *Page {
 	page := v.words().page(kind)
@@ -45,6 +49,7 @@ func (v *visit) newPage(kind Kind) *Page {
 	page.Paths = v.door.paths
 	page.Nonce = newNonce()
 	page.Return = localPath(v.r.URL.RequestURI())
+	page.Codes = v.settings.Codes && slices.Contains(codeKinds, kind)
 	if v.r.Method != http.MethodGet && v.r.Method != http.MethodHead {
 		page.Posted = true
 		page.Notices = append(page.Notices, v.words().NotSent)

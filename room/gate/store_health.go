@@ -78,7 +78,7 @@ func unavailable(err error) bool {
 	switch {
 	case errors.As(err, &gone), errors.As(err, &limit),
 		errors.Is(err, room.ErrNoRoom), errors.Is(err, room.ErrNotOpen), errors.Is(err, room.ErrEnded),
-		errors.Is(err, room.ErrNotRenewable), errors.Is(err, room.ErrLineFull), errors.Is(err, room.ErrBadTicket), errors.Is(err, room.ErrBadPass), errors.Is(err, room.ErrUninvited):
+		errors.Is(err, room.ErrNotRenewable), errors.Is(err, room.ErrLineFull), errors.Is(err, room.ErrBadTicket), errors.Is(err, room.ErrBadPass), errors.Is(err, room.ErrUninvited), errors.Is(err, room.ErrBadCode):
 		return false
 	}
 	return true

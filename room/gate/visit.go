@@ -31,6 +31,8 @@ type visit struct {
 	client   netip.Addr
 	chosen   *Words // see words
 	settings room.Settings
+	// code is what a form has to enter with.
+	code string
 	// ticket and proof are the cookies' ticket and pass; lost is why an earlier place is
 	// gone.
 	ticket, proof string
@@ -267,19 +269,26 @@ func (v *visit) join() {
 
 // enter takes a place, which is that of the shop's customer if a token says so. A free slot is
 // the visitor's for the claim window only, until a cookie comes back: programs that keep none
-// would fill the room. A token that has expired must lock nobody out: its visitor is a newcomer without a key.
+// would fill the room. A token that has expired, or the code of an old link, must lock nobody out: its visitor is a
+// newcomer without a key.
 func (v *visit) enter() (answer room.Answer, err error) {
 	visit := room.Visit{
 		Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r), Provisional: true,
+		Code:   cmp.Or(v.code, proxied.Code(v.r)),
 		Proven: v.gate.options.Challenge != nil,
 	}
 	err = v.ask(func(ctx context.Context) (err error) {
-		answer, err = v.gate.rooms.Enter(ctx, v.door.room, visit)
-		if errors.Is(err, room.ErrBadToken) {
-			visit.Token = ""
+		for {
 			answer, err = v.gate.rooms.Enter(ctx, v.door.room, visit)
+			switch {
+			case errors.Is(err, room.ErrBadToken):
+				visit.Token = ""
+			case errors.Is(err, room.ErrBadCode) && v.code == "":
+				visit.Code = ""
+			default:
+				return err
+			}
 		}
-		return err
 	})
 	return answer, err
 }
@@ -433,6 +442,10 @@ func (v *visit) refuse(err error) {
 		v.respond(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
 	case errors.Is(err, room.ErrUninvited):
 		v.respond(http.StatusForbidden, problem{Code: "uninvited", Detail: err.Error()}, v.newPage(KindUninvited))
+	case errors.Is(err, room.ErrBadCode):
+		page := v.newPage(KindCode)
+		page.Notices, page.Return, page.Retry = nil, localPath(v.r.PostFormValue("to")), true
+		v.respond(http.StatusForbidden, problem{Code: "bad_code", Detail: err.Error()}, page)
 	case errors.As(err, &limit):
 		v.later(http.StatusTooManyRequests, KindLimited, "limited", err, limit.RetryAfter)
 	default: // there is no such room; it may be created again

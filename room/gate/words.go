@@ -48,6 +48,12 @@ type Words struct {
 	Retry    string `json:"-"`
 	Continue string `json:"-"`
 
+	// Code offers to type a code, and CodeWithout to go on without one.
+	Code        string `json:"-"`
+	CodeLabel   string `json:"-" yaml:"code_label"`
+	CodeUse     string `json:"-" yaml:"code_use"`
+	CodeWithout string `json:"-" yaml:"code_without"`
+
 	// Proof names the progress of a ProofOfWork, which NeedScript asks JavaScript for.
 	Proof      string `json:"-"`
 	NeedScript string `json:"-" yaml:"need_script"`

@@ -25,3 +25,15 @@ func Token(r *http.Request) string {
 	}
 	return ""
 }
+
+// codeName is the parameter of a link with a code.
+const codeName = "sluice_code"
+
+// Code returns the code of a link, sluice_code in the query of a request; "" if there is none. It
+// is not checked.
+func Code(r *http.Request) string {
+	if r.URL.RawQuery == "" {
+		return ""
+	}
+	return r.URL.Query().Get(codeName)
+}

@@ -53,6 +53,8 @@ type ScramKeys struct {
 type Options struct {
 	// Logger gets failures to follow the store. Default slog.Default().
 	Logger *slog.Logger
+	// Provider knows JWTs. Default nil: JWTs are unknown.
+	Provider *Provider
 }
 
 // Accounts knows the tokens. It is a lifecycle.Service, and safe for concurrent use.
@@ -60,6 +62,7 @@ type Accounts struct {
 	*lifecycle.Group
 	store  Store
 	logger *slog.Logger
+	jwts   *Provider // nil: there is none
 	admin  atomic.Pointer[record]
 	known  atomic.Pointer[snapshot]
 
@@ -87,7 +90,7 @@ func newSnapshot(d *document, version string) *snapshot {
 // New returns the accounts of a store, and one more: the admin token of the settings. It knows the others once it is
 // started.
 func New(store Store, admin string, options Options) (*Accounts, error) {
-	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger}
+	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger, jwts: options.Provider}
 	if a.logger == nil {
 		a.logger = slog.Default()
 	}
@@ -119,6 +122,9 @@ func (a *Accounts) Name() string { return "accounts" }
 func (a *Accounts) Start(ctx context.Context) error {
 	if err := a.refresh(ctx); err != nil {
 		return fmt.Errorf("read the tokens: %w", err)
+	}
+	if a.jwts != nil {
+		a.Go("follow the keys of the identity provider", a.jwts.follow)
 	}
 	a.Go("follow the store", func(ctx context.Context) error {
 		for lifecycle.Sleep(ctx, nil, Follow) {
@@ -168,8 +174,12 @@ func (a *Accounts) report(err error) {
 	a.failed = err != nil
 }
 
-// Bearer returns who has a secret: ErrUnknown if nobody has, ErrExpired if the token has ended.
+// Bearer returns who has a secret, or a JWT if there is a provider: ErrUnknown if nobody has, ErrExpired if the token
+// has ended, ErrBadJWT for a JWT that is not valid.
 func (a *Accounts) Bearer(secret string) (*Principal, error) {
+	if a.jwts != nil && isJWT(secret) && a.admin.Load().hash != sha256.Sum256([]byte(secret)) {
+		return a.jwts.verify(secret)
+	}
 	var stack [128]byte // longer secrets, which nobody has, are copied to the heap
 	return a.byHash(sha256.Sum256(append(stack[:0], secret...)))
 }
@@ -238,6 +248,9 @@ func (r *record) scram(mechanism string) ScramKeys {
 func (a *Accounts) Valid(p *Principal) bool {
 	if a == nil || p == nil {
 		return true
+	}
+	if p.stands != nil {
+		return !p.expired(time.Now()) && p.stands()
 	}
 	_, err := a.byHash(p.hash)
 	return err == nil

@@ -8,9 +8,9 @@ import (
 
 // Principal is somebody who is known, with what they may do. It does not change.
 type Principal struct {
-	// ID is that of the token, "" for the admin token of the settings.
+	// ID is that of the token, "" for the admin token of the settings and for a JWT.
 	ID string `json:"id,omitempty"`
-	// Name is that of the token, and unique; AdminName for the admin token.
+	// Name is that of the token, and unique; AdminName for the admin token, JWTPrefix and a name for a JWT.
 	Name  string `json:"name"`
 	Roles []Role `json:"roles"`
 	// The limits: each is a name, or a prefix that ends with "*". Empty: all.
@@ -23,6 +23,8 @@ type Principal struct {
 	Expires time.Time `json:"expires,omitzero"`
 
 	hash hash // of the secret
+	// stands reports whether the key that signed the JWT is still one of the provider's; nil for a token.
+	stands func() bool
 }
 
 // May reports whether one of the roles has a right.

@@ -3,8 +3,13 @@ package config
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
 	"path/filepath"
+	"strings"
 
 	"github.com/sluice-project/sluice/access"
 )
@@ -15,6 +20,52 @@ type Access struct {
 	// accounts.
 	AdminToken     Secret
 	AdminTokenFile string
+	// JWT are the settings of an identity provider.
+	JWT JWT
+	// Grants say what those may do who have no token of their own, as access.ParseGrant reads them.
+	Grants List
+}
+
+// JWT are the settings of an identity provider; see access.ProviderOptions.
+type JWT struct {
+	Issuer, Audience, Keys string
+	NameClaim, GrantClaim  string
+}
+
+// checkGrant checks a value of access.grants.
+func checkGrant(text string) error {
+	_, err := access.ParseGrant(text)
+	return err
+}
+
+// checkKeys checks where keys are: a URL or a file. Its text is checked when it is read.
+func checkKeys(text string) error {
+	if !strings.HasPrefix(text, "http:") && !strings.HasPrefix(text, "https:") {
+		return checkFile(text)
+	}
+	address, err := url.Parse(text)
+	if err != nil || address.Hostname() == "" || address.User != nil || address.Scheme == "http" && !loopback(net.JoinHostPort(address.Hostname(), "0")) {
+		return errors.New("want an https URL, or http on this machine, such as https://login.example.com/keys, or the path of a file")
+	}
+	return nil
+}
+
+// Provider returns the identity provider of the settings; nil if there is none.
+func (a *Access) Provider(log *slog.Logger) (*access.Provider, error) {
+	if a.JWT.Issuer == "" {
+		return nil, nil
+	}
+	options := access.ProviderOptions{
+		Issuer: a.JWT.Issuer, Audience: a.JWT.Audience, Keys: a.JWT.Keys, NameClaim: a.JWT.NameClaim, GrantClaim: a.JWT.GrantClaim, Logger: log,
+	}
+	for _, text := range a.Grants {
+		grant, err := access.ParseGrant(text)
+		if err != nil {
+			return nil, err
+		}
+		options.Grants = append(options.Grants, grant)
+	}
+	return access.NewProvider(options), nil
 }
 
 // Audit are the settings of the trail.
@@ -84,6 +135,26 @@ func (c *Config) validateAccess() error {
 		return c.wrong(key, err.Error())
 	case a.On() && len(token) < access.LeastAdmin:
 		return c.wrong(key, fmt.Sprintf("it has %d characters: want at least %d; \"openssl rand -hex 32\" makes one", len(token), access.LeastAdmin))
+	}
+	return c.validateJWT()
+}
+
+// validateJWT checks that the settings of an identity provider are complete.
+func (c *Config) validateJWT() error {
+	j := &c.Access.JWT
+	switch {
+	case j.Issuer == "" && (j.Audience != "" || j.Keys != "" || len(c.Access.Grants) > 0):
+		return c.wrong("access.jwt_issuer", "want the issuer of JWTs: access.jwt_audience, access.jwt_keys and access.grants do nothing without it")
+	case j.Issuer == "":
+		return nil
+	case !c.Access.On():
+		return c.wrong("access.jwt_issuer", "it needs accounts: want access.admin_token or access.admin_token_file too")
+	case j.Audience == "":
+		return c.wrong("access.jwt_audience", "want the audience of JWTs: without it, JWTs that are meant for other services would be accepted")
+	case j.Keys == "":
+		return c.wrong("access.jwt_keys", "want the URL or the file of the identity provider's keys")
+	case j.NameClaim == "" || j.GrantClaim == "":
+		return c.wrong("access.jwt_name_claim", "want the names of two claims, such as sub here and roles as access.jwt_grant_claim")
 	}
 	return nil
 }

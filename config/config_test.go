@@ -150,6 +150,8 @@ func valueOf(t *testing.T, key string) string {
 		return "10.0.0.0/8,::1"
 	case key == "room.cors_origins":
 		return "https://shop.example.com"
+	case key == "access.grants":
+		return "name:jwt:alice admin,claim:tills producer topic=orders*"
 	case key == "gate.room":
 		return "shop"
 	case key == "http_hosts":
@@ -179,6 +181,9 @@ func checkSource(t *testing.T, key, want string, flags *pflag.FlagSet, environ .
 			"SLUICE_TLS_CERT_FILE="+write(t, "a"), "SLUICE_TLS_KEY_FILE="+write(t, "b"))
 	case strings.HasPrefix(key, "cluster."):
 		environ = append(environ, clusterOf(t, key)...)
+	case strings.HasPrefix(key, "access.jwt"), key == "access.grants":
+		environ = append(environ, "SLUICE_ACCESS_ADMIN_TOKEN="+secretA, "SLUICE_ACCESS_JWT_ISSUER=https://login.test", "SLUICE_ACCESS_JWT_AUDIENCE=sluice",
+			"SLUICE_ACCESS_JWT_KEYS=https://login.test/keys")
 	case strings.Contains(key, "challenge"):
 		environ = append(environ, "SLUICE_GATE_CHALLENGE_PROVIDER=turnstile", "SLUICE_GATE_CHALLENGE_SITE_KEY=k", "SLUICE_GATE_CHALLENGE_SECRET=s")
 	}

@@ -51,6 +51,9 @@ func (g *guard) Admit(w http.ResponseWriter, r *http.Request, operation string, 
 		p = access.Nobody
 	case err != nil:
 		return nil, g.unknown(r, err)
+	case len(p.Roles) == 0 && right != access.Open:
+		g.refused.WithLabelValues("forbidden").Inc()
+		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, p.Name+" has no role here: want one in access.grants for this name, or for a value of its claims")
 	case !p.May(right):
 		g.refused.WithLabelValues("forbidden").Inc()
 		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, "the token "+p.Name+" lacks the right "+right.String()+": want a token with one of the roles "+access.JoinRoles(access.RolesWith(right)))

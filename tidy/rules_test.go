@@ -55,7 +55,8 @@ var packages = map[string]rule{
 	"config": {imports: []string{"access", "bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
 	"ops":    {imports: []string{"access", "access/audit", "internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
-	"access":            {imports: []string{"internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},
+	"access":            {imports: []string{"access/jwks", "internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},
+	"access/jwks":       {},
 	"access/audit":      {imports: []string{"access", "internal/clientnet", "lifecycle"}, refuses: []string{"net/http", pebble, redis}},
 	"access/filestore":  {imports: []string{"access"}, refuses: []string{"net"}},
 	"access/redisstore": {imports: []string{"access", "internal/rediskv"}, refuses: []string{pebble}},

@@ -41,8 +41,8 @@ type login struct {
 
 // SaslHandshake: versions 0 to 1.
 //
-// Chooses the mechanism of the authentication that follows. PLAIN, which sends the secret, is offered
-// over TLS and on loopback addresses only. Without accounts the answer is ILLEGAL_SASL_STATE.
+// Chooses the mechanism of the authentication that follows. PLAIN and OAUTHBEARER, which send the
+// secret, are offered over TLS and on loopback addresses only. Without accounts the answer is ILLEGAL_SASL_STATE.
 //
 //   - 1: SaslAuthenticate follows. In version 0 the tokens follow, each with its length before it.
 func (s *Server) saslHandshake(c *call, r *kmsg.SASLHandshakeRequest) answer {
@@ -66,7 +66,7 @@ func (c *connection) mechanisms() []string {
 	}
 	offered := []string{auth.ScramSHA256, auth.ScramSHA512}
 	if ip := net.ParseIP(c.host); c.secure != nil || ip != nil && ip.IsLoopback() {
-		offered = append(offered, auth.Plain)
+		offered = append(offered, auth.Plain, auth.OAuthBearer)
 	}
 	return offered
 }

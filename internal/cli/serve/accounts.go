@@ -53,7 +53,11 @@ func openAccounts(ctx context.Context, settings *config.Config, topics topicStor
 	if err != nil {
 		return nil, fmt.Errorf("access.admin_token_file: %w", err)
 	}
-	if opened.known, err = access.New(store, admin, access.Options{Logger: log}); err != nil {
+	provider, err := settings.Access.Provider(log)
+	if err != nil {
+		return nil, fmt.Errorf("access.grants: %w", err)
+	}
+	if opened.known, err = access.New(store, admin, access.Options{Logger: log, Provider: provider}); err != nil {
 		return nil, err
 	}
 	opened.services = []lifecycle.Service{opened.known}

@@ -10,6 +10,8 @@ import (
 const (
 	// Plain sends a name, which does not matter, and a secret (RFC 4616).
 	Plain = "PLAIN"
+	// OAuthBearer sends a token (RFC 7628).
+	OAuthBearer = "OAUTHBEARER"
 	// ScramSHA256 and ScramSHA512 prove that the client knows the secret of a name (RFC 5802, 7677).
 	ScramSHA256 = "SCRAM-SHA-256"
 	ScramSHA512 = "SCRAM-SHA-512"
@@ -28,6 +30,8 @@ type Login struct {
 	Mechanism string
 	// scram is not nil after the first message of a SCRAM mechanism.
 	scram *scram
+	// refused is why the token of OAuthBearer is not valid: the client learns it after its next message.
+	refused error
 }
 
 // Step reads a message of the client and returns the answer to it. The principal is nil until the last
@@ -41,6 +45,8 @@ func (l *Login) Step(accounts Accounts, message []byte) (answer []byte, principa
 		}
 		principal, err = accounts.Secret(string(parts[2]))
 		return nil, principal, err
+	case l.Mechanism == OAuthBearer:
+		return l.bearer(accounts, message)
 	case l.scram == nil:
 		if l.scram, err = beginScram(accounts, l.Mechanism, message); err != nil {
 			return nil, nil, err

@@ -27,6 +27,17 @@ func TestSASL(t *testing.T) {
 				t.Errorf("handshake %d: a wrong secret is accepted", version)
 			}
 		}
+		for _, secret := range []string{adminSecret, "wrong"} {
+			config := saramaPlain(secret, sarama.SASLHandshakeV1)
+			config.Net.SASL.Mechanism, config.Net.SASL.TokenProvider = sarama.SASLTypeOAuth, bearer(secret)
+			client, err := sarama.NewClient([]string{addr}, config)
+			if (err == nil) != (secret == adminSecret) {
+				t.Errorf("OAUTHBEARER with %s: %v", secret, err)
+			}
+			if err == nil {
+				client.Close()
+			}
+		}
 	})
 	t.Run("kafka-go", func(t *testing.T) {
 		for _, secret := range []string{adminSecret, "wrong"} {
@@ -50,6 +61,14 @@ func TestSASL(t *testing.T) {
 	t.Setenv("SECRET", adminSecret)
 	t.Run("python", func(t *testing.T) { run(t, "python", "/usr/bin/python3", "sasl.py") })
 	t.Run("kafkajs", func(t *testing.T) { runKafkaJS(t, "sasl.test.js") })
+}
+
+// bearer provides a token.
+type bearer string
+
+// Token implements sarama.AccessTokenProvider.
+func (b bearer) Token() (*sarama.AccessToken, error) {
+	return &sarama.AccessToken{Token: string(b)}, nil
 }
 
 // saramaPlain returns sarama's configuration for PLAIN.

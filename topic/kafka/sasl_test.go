@@ -205,7 +205,7 @@ func TestRequestsBeforeAuthentication(t *testing.T) {
 		case keySASLHandshake:
 			refused := ask[*kmsg.SASLHandshakeResponse](p, 1, saslHandshake("OTHER"))
 			wantCode(t, "an unknown mechanism", refused.ErrorCode, kerr.UnsupportedSaslMechanism)
-			if want := []string{auth.ScramSHA256, auth.ScramSHA512, auth.Plain}; !slices.Equal(refused.SupportedMechanisms, want) {
+			if want := []string{auth.ScramSHA256, auth.ScramSHA512, auth.Plain, auth.OAuthBearer}; !slices.Equal(refused.SupportedMechanisms, want) {
 				t.Errorf("mechanisms %v, want %v", refused.SupportedMechanisms, want)
 			}
 		case keySASLAuthenticate:

@@ -1,5 +1,6 @@
 """Clients of Python authenticate by each mechanism to a running server: BROKER is its address, SECRET the admin token."""
 import os
+import time
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -10,10 +11,13 @@ BROKER, SECRET = os.environ["BROKER"], os.environ["SECRET"]
 
 
 def confluent(mechanism, secret):
-    AdminClient({
+    admin = AdminClient({
         "bootstrap.servers": BROKER, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism,
         "sasl.username": "admin", "sasl.password": secret, "log_level": 0,
-    }).list_topics(timeout=60 if secret == SECRET else 2)
+        "oauth_cb": lambda _: (secret, time.time() + 3600),
+    })
+    admin.poll(0)  # calls oauth_cb
+    admin.list_topics(timeout=60 if secret == SECRET else 2)
 
 
 def kafka_python(mechanism, secret):
@@ -23,6 +27,7 @@ def kafka_python(mechanism, secret):
     ).topics()
 
 
+confluent("OAUTHBEARER", SECRET)
 for client in (confluent, kafka_python):
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
         client(mechanism, SECRET)

@@ -85,3 +85,32 @@ func TestMalformedMessages(t *testing.T) {
 		}
 	}
 }
+
+// A token is accepted in RFC 7628's form alone; a wrong one is refused in its two steps.
+func TestBearer(t *testing.T) {
+	step := func(login *Login, message string) (string, Principal, error) {
+		answer, principal, err := login.Step(one{}, []byte(message))
+		return string(answer), principal, err
+	}
+	for _, message := range []string{"n,,\x01auth=Bearer secret\x01\x01", "n,a=shop,\x01host=h\x01port=1\x01auth=bearer secret\x01\x01"} {
+		if answer, principal, err := step(&Login{Mechanism: OAuthBearer}, message); err != nil || principal == nil || answer != "" {
+			t.Errorf("%q: %q %v %v", message, answer, principal, err)
+		}
+	}
+	for _, message := range []string{
+		"", "secret", "n,,\x01auth=Bearer secret\x01", "n,,auth=Bearer secret\x01\x01", "y,,\x01auth=Bearer secret\x01\x01", "n,,\x01auth=Basic secret\x01\x01", "n,,\x01secret\x01\x01",
+	} {
+		if _, principal, err := step(&Login{Mechanism: OAuthBearer}, message); !errors.Is(err, ErrMalformed) || principal != nil {
+			t.Errorf("%q: %v %v", message, principal, err)
+		}
+	}
+	login := &Login{Mechanism: OAuthBearer}
+	if answer, principal, err := step(login, "n,,\x01auth=Bearer wrong\x01\x01"); answer != refusal || principal != nil || err != nil {
+		t.Errorf("a wrong token: %q %v %v", answer, principal, err)
+	}
+	for _, message := range []string{"\x01", "n,,\x01auth=Bearer secret\x01\x01"} {
+		if _, principal, err := step(login, message); !errors.Is(err, ErrProof) || principal != nil {
+			t.Errorf("after a refusal, %q: %v %v", message, principal, err)
+		}
+	}
+}

@@ -37,7 +37,7 @@ func newIdentityProvider(t *testing.T) *identityProvider {
 		t.Fatal(err)
 	}
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":%q}]}`, base64.RawURLEncoding.EncodeToString(public))
+		_, _ = fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":%q}]}`, base64.RawURLEncoding.EncodeToString(public))
 	}))
 	t.Cleanup(keys.Close)
 	return &identityProvider{t, keys.URL, private}

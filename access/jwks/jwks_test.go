@@ -56,7 +56,7 @@ func FuzzParse(f *testing.F) {
 
 // An answer that is huge, broken or a redirection leaves the set as it was.
 func TestBadAnswers(t *testing.T) {
-	answer := func(w http.ResponseWriter) { fmt.Fprint(w, setOf(fmt.Sprintf(ed, "a"))) }
+	answer := func(w http.ResponseWriter) { _, _ = fmt.Fprint(w, setOf(fmt.Sprintf(ed, "a"))) }
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
 	defer s.Close()
 	k := New(s.URL, slog.New(slog.DiscardHandler))
@@ -66,7 +66,7 @@ func TestBadAnswers(t *testing.T) {
 	}
 	for name, bad := range map[string]func(w http.ResponseWriter){
 		"huge":     func(w http.ResponseWriter) { _, _ = w.Write(bytes.Repeat([]byte(" "), 2*MaxBytes)) },
-		"broken":   func(w http.ResponseWriter) { fmt.Fprint(w, `{"keys":[`) },
+		"broken":   func(w http.ResponseWriter) { _, _ = fmt.Fprint(w, `{"keys":[`) },
 		"failed":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) },
 		"redirect": func(w http.ResponseWriter) { w.Header().Set("Location", "/"); w.WriteHeader(http.StatusFound) },
 	} {

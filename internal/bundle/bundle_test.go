@@ -40,7 +40,7 @@ func read(t *testing.T, whole io.Reader) map[string]string {
 // A bundle has what a process knows, and what another bundle had; what could not be had has a reason in errors.txt.
 func TestBundle(t *testing.T) {
 	log := &Tail{}
-	fmt.Fprintln(log, "the last line")
+	_, _ = fmt.Fprintln(log, "the last line") // it never fails
 	p := &process{Source: Source{
 		Settings: func() (string, error) { return "", errors.New("no settings today") },
 		Failing:  func(context.Context) map[string]string { return map[string]string{"bulk": "its disk is full"} },
@@ -77,7 +77,7 @@ func TestTail(t *testing.T) {
 		if kept := len(tail.kept); kept > 2*tailBytes {
 			t.Fatalf("%d bytes are kept", kept)
 		}
-		fmt.Fprintf(tail, "%06d %s", i, line)
+		_, _ = fmt.Fprintf(tail, "%06d %s", i, line)
 	}
 	lines := strings.SplitAfter(string(tail.Lines()), "\n")
 	if len(lines) < 250 || !strings.HasPrefix(lines[0], "00") || !strings.HasPrefix(lines[len(lines)-2], "001999") {

@@ -219,16 +219,13 @@ func (v *visit) leaveOther(number int64) error {
 	if v.ticket == "" {
 		return nil
 	}
-	own := int64(0)
-	err := v.ask(func(ctx context.Context) error {
-		ticket, err := v.gate.rooms.Parse(ctx, v.door.room, v.ticket, v.client)
-		own = ticket.Number
-		return err
-	})
-	if err != nil || own == number {
-		return nil // there is no place to give up
+	ctx, cancel := v.asking()
+	ticket, err := v.gate.rooms.Parse(ctx, v.door.room, v.ticket, v.client)
+	cancel()
+	if err == nil && ticket.Number != number {
+		return v.giveUp()
 	}
-	return v.giveUp()
+	return nil
 }
 
 // watch streams the visitor's place.

@@ -23,12 +23,12 @@ func (l *Login) bearer(accounts Accounts, message []byte) ([]byte, Principal, er
 		if !strings.HasPrefix(field, "auth=") || !strings.EqualFold(scheme, "Bearer") {
 			continue
 		}
-		principal, err := accounts.Secret(token)
-		if err != nil {
-			l.refused = err
-			return []byte(refusal), nil, nil
+		principal, refused := accounts.Secret(token)
+		l.refused = refused
+		if refused == nil {
+			return nil, principal, nil
 		}
-		return nil, principal, nil
+		return []byte(refusal), nil, nil
 	}
 	return nil, nil, fmt.Errorf("%w: want auth=Bearer TOKEN", ErrMalformed)
 }

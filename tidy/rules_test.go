@@ -19,14 +19,15 @@ var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{"internal/cli"}},
 
 	"internal/cli": {imports: []string{
-		"internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/room", "internal/cli/serve", "internal/cli/token", "internal/cli/top", "internal/cli/topic",
+		"internal/cli/brokers", "internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/profile", "internal/cli/remote", "internal/cli/room", "internal/cli/serve", "internal/cli/token", "internal/cli/top", "internal/cli/topic",
 	}},
 	"internal/cli/exit":    {imports: []string{"config"}},
 	"internal/cli/term":    {},
 	"internal/cli/input":   {imports: []string{"bulk/upload", "internal/cli/exit"}},
-	"internal/cli/remote":  {imports: []string{"internal/cli/exit", "internal/cli/term", "internal/cli/trust", "topic/api"}},
-	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/term", "internal/cli/trust"}},
-	"internal/cli/trust":   {imports: []string{"internal/cli/exit", "internal/renew"}},
+	"internal/cli/remote":  {imports: []string{"internal/cli/exit", "internal/cli/profile", "internal/cli/term", "internal/cli/trust", "topic/api"}},
+	"internal/cli/brokers": {imports: []string{"internal/cli/exit", "internal/cli/profile", "internal/cli/term", "internal/cli/trust"}},
+	"internal/cli/profile": {imports: []string{"internal/cli/exit", "internal/cli/term"}},
+	"internal/cli/trust":   {imports: []string{"internal/cli/exit", "internal/cli/profile", "internal/renew"}},
 	"internal/cli/top":     {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"access", "access/audit", "bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
@@ -41,7 +42,7 @@ var packages = map[string]rule{
 	"internal/cli/bulk/report":    {imports: []string{"bulk", "internal/cli/term"}},
 	"internal/cli/room":           {imports: []string{"config", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "room", "room/client"}},
 	"internal/cli/topic": {imports: []string{
-		"bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops", "topic", "topic/api", "topic/catalog", "topic/convert", "topic/filestore", "topic/migrate", "topic/natsstore",
+		"bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/profile", "internal/cli/remote", "internal/cli/term", "ops", "topic", "topic/api", "topic/catalog", "topic/convert", "topic/filestore", "topic/migrate", "topic/natsstore",
 	}},
 	"internal/cli/token":   {imports: []string{"access/api", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/group":   {imports: []string{"internal/cli/brokers", "internal/cli/exit", "internal/cli/term"}},

@@ -1,11 +1,17 @@
 package cli
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sluice-project/sluice/internal/cli/clitest"
+	"github.com/sluice-project/sluice/internal/cli/topic"
 )
 
 // Completion offers the words of a flag.
@@ -17,11 +23,89 @@ func TestCompletionOffersChoices(t *testing.T) {
 		"gate --log-format ":           "text json",
 		"topic produce orders --acks ": "all 1 0",
 	} {
-		code, stdout, _ := sluice(t, append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...)...)
-		got, _, _ := strings.Cut(stdout, ":4\n") // the directive: no files
-		if code != 0 || strings.Join(strings.Fields(got), " ") != want {
-			t.Errorf("completion of %q: code %d, %q; want %q", line, code, got, want)
+		if got := completed(t, line); got != want {
+			t.Errorf("completion of %q: %q; want %q", line, got, want)
 		}
+	}
+}
+
+// completed returns the words that complete a line, none of them files.
+func completed(t *testing.T, line string) string {
+	t.Helper()
+	code, stdout, stderr := sluice(t, append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...)...)
+	got, _, found := strings.Cut(stdout, ":4\n") // the directive: no files
+	if code != 0 || !found {
+		t.Errorf("completion of %q: code %d, %s%s", line, code, stdout, stderr)
+	}
+	return strings.Join(strings.Fields(got), " ")
+}
+
+// Completion offers what the server has.
+func TestCompletionOffersNames(t *testing.T) {
+	answers := map[string]string{
+		"/v1/actions":   `{"actions":[{"id":"a1"},{"id":"a2"}]}`,
+		"/v1/cluster":   `{"node":1,"nodes":[{"id":1},{"id":2}]}`,
+		"/v1/rooms":     `{"rooms":[{"name":"fair"},{"name":"shop"}]}`,
+		"/v1/schedules": `{"schedules":[{"name":"nightly"}]}`,
+		"/v1/tokens":    `{"tokens":[{"name":"ci"}]}`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, answers[r.URL.Path])
+	}))
+	t.Cleanup(server.Close)
+	brokers := clitest.NewSession(t, topic.Command)
+	brokers.Run("topic create orders")
+	brokers.Run("topic create parcels")
+	t.Setenv("SLUICE_SERVER", server.URL)
+	t.Setenv("SLUICE_BROKERS", brokers.Brokers)
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	if code, _, stderr := sluice(t, "profile", "set", "home", "--server", server.URL); code != 0 {
+		t.Fatal(stderr)
+	}
+	for line, want := range map[string]string{
+		"bulk status ":                 "a1 a2",
+		"bulk why ":                    "a1 a2",
+		"bulk schedule run ":           "nightly",
+		"cluster drain ":               "1 2",
+		"profile remove ":              "home",
+		"room show ":                   "fair shop",
+		"room show --profile ":         "home",
+		"room show --profile home ":    "fair shop",
+		"token revoke ":                "ci",
+		"topic consume ":               "orders parcels",
+		"topic describe ":              "orders parcels",
+		"topic delete orders ":         "parcels",
+		"group reset billing --topic ": "orders parcels",
+	} {
+		if got := completed(t, line); got != want {
+			t.Errorf("completion of %q: %q; want %q", line, got, want)
+		}
+	}
+	server.Close()
+	if got := completed(t, "room show "); got != "" {
+		t.Errorf("without a server, completion offers %q", got)
+	}
+}
+
+// Each kind of argument is one that a usage has.
+func TestArgumentsAreThoseOfUsages(t *testing.T) {
+	var count func(command *cobra.Command)
+	seen := map[string]bool{}
+	count = func(command *cobra.Command) {
+		if words := strings.Fields(command.Use); len(words) > 1 {
+			word, _, _ := strings.Cut(strings.TrimSuffix(words[1], "..."), "[")
+			if kind := command.Parent().Name() + " " + word; arguments[kind] != nil {
+				seen[kind] = true
+			}
+		}
+		for _, sub := range command.Commands() {
+			count(sub)
+		}
+	}
+	count(Root())
+	if len(seen) != len(arguments) {
+		t.Errorf("of %d kinds, usages have %v", len(arguments), seen)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/demo"
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/cli/group"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 	"github.com/sluice-project/sluice/internal/cli/room"
 	"github.com/sluice-project/sluice/internal/cli/serve"
 	"github.com/sluice-project/sluice/internal/cli/token"
@@ -51,11 +52,12 @@ deadline while it is served, and is never lost.`,
 		SilenceUsage:  true,
 	}
 	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), top.Command(), token.Command(), serve.Command(), serve.Gate())
-	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), data.Backup(), data.Restore(), data.Doctor(), data.Debug(), newVersionCommand())
+	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), data.Backup(), data.Restore(), data.Doctor(), data.Debug(), profile.Command(), newVersionCommand())
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)
 	addVersion(root)
 	completeChoices(root)
+	completeNames(root)
 	exit.MarkUsage(root)
 	return root
 }

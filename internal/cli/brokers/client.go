@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 	"github.com/sluice-project/sluice/internal/cli/term"
 	"github.com/sluice-project/sluice/internal/cli/trust"
 )
@@ -28,11 +27,6 @@ const (
 	GroupStable = "Stable"
 	GroupEmpty  = "Empty"
 	GroupDead   = "Dead"
-)
-
-const (
-	defaultBroker   = "127.0.0.1:9092"
-	brokersVariable = "SLUICE_BROKERS"
 )
 
 // Bounds of waiting for brokers.
@@ -48,11 +42,7 @@ const (
 )
 
 // Flags are the flags of every command that uses the Kafka protocol.
-type Flags struct {
-	brokers []string
-	tls     bool
-	JSON    bool
-}
+type Flags struct{ JSON bool }
 
 func (f *Flags) Add(command *cobra.Command, jsonUsage string) {
 	f.AddBrokers(command)
@@ -61,38 +51,19 @@ func (f *Flags) Add(command *cobra.Command, jsonUsage string) {
 
 // AddBrokers adds --brokers, for commands that define --json themselves.
 func (f *Flags) AddBrokers(command *cobra.Command) {
-	command.Flags().StringSliceVar(&f.brokers, "brokers", nil,
-		"`addresses` of Kafka brokers, with commas between them\n(default $"+brokersVariable+", or "+defaultBroker+")")
-	command.Flags().BoolVar(&f.tls, "tls", false, "connect to the brokers with TLS; --ca and --client-cert imply it")
+	command.Flags().StringSlice(profile.Brokers, nil,
+		"`addresses` of Kafka brokers, with commas between them\n(default $"+profile.BrokersVariable+", or "+profile.DefaultBroker+")")
+	command.Flags().Bool(profile.TLS, false, "connect to the brokers with TLS; --ca and --client-cert imply it")
 	trust.Add(command)
 }
 
 // secure returns the configuration of TLS, nil without it.
-func (f *Flags) secure(command *cobra.Command) (*tls.Config, error) {
-	config, err := trust.TLS(command)
-	if err == nil && config == nil && f.tls {
+func secure(of profile.Connection) (*tls.Config, error) {
+	config, err := trust.TLS(of)
+	if err == nil && config == nil && of[profile.TLS] == "true" {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return config, err
-}
-
-// addresses returns the addresses of the brokers.
-func (f *Flags) addresses() ([]string, error) {
-	addresses := f.brokers
-	if variable := os.Getenv(brokersVariable); len(addresses) == 0 && variable != "" {
-		addresses = strings.Split(variable, ",")
-	}
-	if len(addresses) == 0 {
-		addresses = []string{defaultBroker}
-	}
-	for i, address := range addresses {
-		address = strings.TrimSpace(address)
-		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
-			return nil, exit.Usage("--brokers: %q: want host:port, such as %s", address, defaultBroker)
-		}
-		addresses[i] = address
-	}
-	return addresses, nil
 }
 
 // Client is a client of Kafka brokers, for one run of a command.
@@ -145,15 +116,19 @@ func (f *Flags) With(do func(ctx context.Context, c *Client, args []string) erro
 
 // Open connects to the brokers. The caller closes the client.
 func (f *Flags) Open(command *cobra.Command, options ...kgo.Opt) (*Client, error) {
-	addresses, err := f.addresses()
+	of, err := profile.Of(command)
 	if err != nil {
 		return nil, err
 	}
-	secure, err := f.secure(command)
+	addresses, err := of.BrokerAddresses()
 	if err != nil {
 		return nil, err
 	}
-	account, err := login(command, secure != nil)
+	secure, err := secure(of)
+	if err != nil {
+		return nil, err
+	}
+	account, err := login(of, secure != nil)
 	if err != nil {
 		return nil, err
 	}

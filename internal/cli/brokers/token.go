@@ -6,19 +6,19 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 	"github.com/sluice-project/sluice/internal/cli/trust"
 )
 
-// login returns how a command authenticates to brokers: none without a token.
-func login(command *cobra.Command, secure bool) ([]sasl.Mechanism, error) {
-	token, err := trust.Token(command)
+// login returns how a connection authenticates to brokers: none without a token.
+func login(of profile.Connection, secure bool) ([]sasl.Mechanism, error) {
+	token, err := trust.Token(of)
 	if token == "" || err != nil {
 		return nil, err
 	}

@@ -136,11 +136,7 @@ func onServer(connect connector, command *cobra.Command, do func(ctx context.Con
 // withServer runs do with a client of the server that the flags name.
 func withServer(f *remote.Flags, connect connector, do func(ctx context.Context, r *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
-		base, err := f.Base()
-		if err != nil {
-			return err
-		}
-		through, err := remote.HTTP(command)
+		base, through, err := remote.Server(command)
 		if err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/bulk/report"
 	"github.com/sluice-project/sluice/internal/cli/clitest"
 	"github.com/sluice-project/sluice/internal/cli/exit"
-	"github.com/sluice-project/sluice/internal/cli/remote"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 )
 
 // zipcodes returns the path of the example's file, or of one with the rows of some states.
@@ -123,7 +123,7 @@ func TestServerCommandsEmbedded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop(t.Context()) //nolint:errcheck // Nothing is asked any more.
-	t.Setenv(remote.ServerVariable, "http://"+address)
+	t.Setenv(profile.ServerVariable, "http://"+address)
 	file, few := zipcodes(t), zipcodes(t, "TX", "WY")
 	for _, step := range []struct {
 		line string

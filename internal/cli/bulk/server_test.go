@@ -16,7 +16,7 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/bulk/localtest"
 	"github.com/sluice-project/sluice/internal/cli/clitest"
 	"github.com/sluice-project/sluice/internal/cli/exit"
-	"github.com/sluice-project/sluice/internal/cli/remote"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 )
 
 // on runs "bulk ARGS" on a server.
@@ -134,7 +134,7 @@ func TestSubmitRefuses(t *testing.T) {
 }
 
 func TestNoServer(t *testing.T) {
-	t.Setenv(remote.ServerVariable, "http://127.0.0.1:1")
+	t.Setenv(profile.ServerVariable, "http://127.0.0.1:1")
 	r := runOn(t.Context(), connectServer, ordersNDJSON(1), []string{"submit", "-", "--type", "echo", "--tenant", "a"})
 	want := `no server at http://127.0.0.1:1 (connection refused): start one with "sluice serve", or name another with --server`
 	if r.Code() != 1 || r.Failure.Error() != want {

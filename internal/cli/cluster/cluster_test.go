@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/internal/cli/clitest"
-	"github.com/sluice-project/sluice/internal/cli/remote"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/api"
 	"github.com/sluice-project/sluice/topic/broker"
@@ -89,7 +89,7 @@ func TestClusterCommands(t *testing.T) {
 	fake := newFakeNodes()
 	web := httptest.NewServer(api.New(fake))
 	t.Cleanup(web.Close)
-	t.Setenv(remote.ServerVariable, web.URL)
+	t.Setenv(profile.ServerVariable, web.URL)
 	s := clitest.PlainSession(t, Command)
 	s.Run("cluster show")
 	s.Run("cluster show --json")

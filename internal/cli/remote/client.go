@@ -35,11 +35,7 @@ const (
 // Open returns a client of the server that the flags name. It connects with the
 // first request.
 func (f *Flags) Open(command *cobra.Command) (*Client, error) {
-	base, err := f.Base()
-	if err != nil {
-		return nil, err
-	}
-	client, err := HTTP(command)
+	base, client, err := Server(command)
 	if err != nil {
 		return nil, err
 	}

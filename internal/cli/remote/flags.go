@@ -7,42 +7,44 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
-	"os"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 	"github.com/sluice-project/sluice/internal/cli/trust"
 )
 
-const (
-	DefaultServer  = "http://127.0.0.1:8080"
-	ServerVariable = "SLUICE_SERVER"
-)
-
 // Flags are the flags of every command that uses a server.
-type Flags struct {
-	Server string
-	JSON   bool
-}
+type Flags struct{ JSON bool }
 
 func (f *Flags) Add(command *cobra.Command) {
-	command.Flags().StringVar(&f.Server, "server", "", "`URL` of the server (default $"+ServerVariable+", or "+DefaultServer+")")
+	command.Flags().String(profile.Server, "", "`URL` of the server (default $"+profile.ServerVariable+", or "+profile.DefaultServer+")")
 	command.Flags().BoolVar(&f.JSON, "json", false, "print JSON")
 	trust.Add(command)
 }
 
-// HTTP returns the client with which a command makes requests.
-func HTTP(command *cobra.Command) (*http.Client, error) {
-	secure, err := trust.TLS(command)
+// Server returns the URL of the server that a command uses, and the client with which it makes requests.
+func Server(command *cobra.Command) (base string, through *http.Client, err error) {
+	of, err := profile.Of(command)
+	if err != nil {
+		return "", nil, err
+	}
+	if base, err = of.ServerURL(); err != nil {
+		return "", nil, err
+	}
+	through, err = clientOf(of)
+	return base, through, err
+}
+
+func clientOf(of profile.Connection) (*http.Client, error) {
+	secure, err := trust.TLS(of)
 	if err != nil {
 		return nil, err
 	}
-	token, err := trust.Token(command)
+	token, err := trust.Token(of)
 	if err != nil {
 		return nil, err
 	}
@@ -87,16 +89,6 @@ const maxRedirects = 10
 
 // notEstablished is the text of net/http for an HTTP/2 connection that has ended before its first answer.
 const notEstablished = "http2: client conn could not be established"
-
-// Base returns the URL of the server.
-func (f *Flags) Base() (string, error) {
-	base := cmp.Or(f.Server, os.Getenv(ServerVariable), DefaultServer)
-	u, err := url.Parse(base)
-	if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) {
-		return "", exit.Usage("--server: %q: want a URL, such as %s", base, DefaultServer)
-	}
-	return base, nil
-}
 
 // Unreachable returns an error that says what to do if nothing answers at a URL, or not to this
 // client, or nil if something does.

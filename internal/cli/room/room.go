@@ -50,11 +50,7 @@ func onRooms(command *cobra.Command, do func(ctx context.Context, r *session, ar
 	var f remote.Flags
 	f.Add(command)
 	command.RunE = func(command *cobra.Command, args []string) error {
-		base, err := f.Base()
-		if err != nil {
-			return err
-		}
-		through, err := remote.HTTP(command)
+		base, through, err := remote.Server(command)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/internal/cli/clitest"
-	"github.com/sluice-project/sluice/internal/cli/remote"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 	"github.com/sluice-project/sluice/internal/cli/term"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/client"
@@ -87,7 +87,7 @@ func startFakeRooms(t *testing.T) *fakeRooms {
 		_, _ = io.WriteString(w, answer)
 	}))
 	t.Cleanup(f.Close)
-	t.Setenv(remote.ServerVariable, f.URL)
+	t.Setenv(profile.ServerVariable, f.URL)
 	return f
 }
 
@@ -135,7 +135,7 @@ func TestRoomCommands(t *testing.T) {
 }
 
 func TestRoomWithoutAServer(t *testing.T) {
-	t.Setenv(remote.ServerVariable, "http://127.0.0.1:1")
+	t.Setenv(profile.ServerVariable, "http://127.0.0.1:1")
 	code, _, errors := clitest.Command(t, Command, "room", "list")
 	if code != 1 || !strings.Contains(errors, `no server at http://127.0.0.1:1 (connection refused): start one with "sluice serve"`) {
 		t.Errorf("code %d, %s", code, errors)

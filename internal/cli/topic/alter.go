@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/cli/brokers"
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 	"github.com/sluice-project/sluice/internal/cli/remote"
 	"github.com/sluice-project/sluice/internal/cli/term"
 	"github.com/sluice-project/sluice/topic/api"
@@ -25,7 +26,6 @@ type topicAlterFlags struct {
 	set, unset           []string
 	partitions, replicas int
 	grace                time.Duration
-	server               string
 }
 
 func newAlterCommand() *cobra.Command {
@@ -62,7 +62,7 @@ server's HTTP API (--server), as the Kafka protocol has no requests for them.`,
 		case f.grace < 0:
 			return exit.Usage("--grace: %v: want 0s or more", f.grace)
 		}
-		patch := topicPatch{open: func() (*remote.Client, error) { return (&remote.Flags{Server: f.server}).Open(command) }}
+		patch := topicPatch{open: func() (*remote.Client, error) { return new(remote.Flags).Open(command) }}
 		if f.replicas > 0 {
 			patch.Replicas = &f.replicas
 		}
@@ -80,7 +80,7 @@ server's HTTP API (--server), as the Kafka protocol has no requests for them.`,
 	command.Flags().DurationVar(&f.grace, "grace", 0, "how long partitions that go can be read\n(default 168h, or the topic's retention if that is less)")
 	command.Flags().Lookup("grace").DefValue = "0"
 	f.Flags.Add(command, "print JSON")
-	command.Flags().StringVar(&f.server, "server", "", "`URL` of a server, for --replicas and for fewer partitions\n(default $"+remote.ServerVariable+", or "+remote.DefaultServer+")")
+	command.Flags().String(profile.Server, "", "`URL` of a server, for --replicas and for fewer partitions\n(default $"+profile.ServerVariable+", or "+profile.DefaultServer+")")
 	return command
 }
 

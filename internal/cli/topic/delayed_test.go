@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/internal/cli/clitest"
-	"github.com/sluice-project/sluice/internal/cli/remote"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/api"
 	"github.com/sluice-project/sluice/topic/broker"
@@ -47,7 +47,7 @@ func TestDelayedRecords(t *testing.T) {
 		{ID: "call/4711", Partition: 1, DeliverAt: at}, {ID: "b", DeliverAt: at.Add(time.Minute)},
 	}}))
 	defer server.Close()
-	t.Setenv(remote.ServerVariable, server.URL)
+	t.Setenv(profile.ServerVariable, server.URL)
 	for _, test := range []struct {
 		args        []string
 		code        int

@@ -6,9 +6,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/profile"
 )
 
 // TokenVariable has the token to show, unless a flag names its file.
@@ -19,12 +18,12 @@ const maxToken = 4 << 10
 
 // Token returns the token that a command shows, "" for none. It has no flag of its own: other users of a machine may
 // see command lines.
-func Token(command *cobra.Command) (string, error) {
-	f := command.Flags().Lookup("token-file")
-	if f == nil || f.Value.String() == "" {
+func Token(of profile.Connection) (string, error) {
+	file := of[profile.TokenFile]
+	if file == "" {
 		return strings.TrimSpace(os.Getenv(TokenVariable)), nil
 	}
-	token, err := readToken(f.Value.String())
+	token, err := readToken(file)
 	if err != nil {
 		return "", exit.Usage("--token-file: %w", err)
 	}

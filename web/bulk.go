@@ -13,11 +13,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-const (
-	// maxScan is how many actions one page of a filtered list looks at, scanned of them at a time.
-	maxScan = 10_000
-	scanned = 500
-)
+// maxScan is how many actions one page of a filtered list looks at.
+const maxScan = 10_000
 
 // unfinished is the value of the filter by status that finds actions which have not finished.
 const unfinished = "unfinished"
@@ -128,27 +125,20 @@ func (d *Dashboard) actions(r *request) (string, any, error) {
 
 // find returns a page of the actions that match, and after which to continue if there may be more.
 func (d *Dashboard) find(ctx context.Context, tenant, callee, status, after string) (found []bulk.Action, next string, err error) {
-	for range maxScan / scanned {
-		some, err := d.options.Bulk.Actions(ctx, bulk.ActionFilter{Unfinished: status == unfinished, After: after, Limit: scanned})
-		if err != nil {
-			return nil, "", err
-		}
-		for i := range some {
-			a := &some[i]
-			if (tenant == "" || a.Tenant == tenant) && (callee == "" || a.Type == callee || a.TargetName() == callee) &&
-				(status == "" || status == unfinished || string(a.Status) == status) {
-				if len(found) == pageSize {
-					return found, found[pageSize-1].ID, nil
-				}
-				found = append(found, *a)
-			}
-		}
-		if len(some) < scanned {
-			return found, "", nil
-		}
-		after = some[scanned-1].ID
+	filter := bulk.ActionFilter{Tenant: tenant, Callee: callee, After: after, Limit: pageSize + 1, Look: maxScan}
+	if status != unfinished {
+		filter.Status = bulk.Status(status)
 	}
-	return found, after, nil
+	filter.Unfinished = status != "" && !filter.Status.Final() // which the store has in memory
+	found, err = d.options.Bulk.Actions(ctx, filter)
+	if further, ok := errors.AsType[*bulk.LookError](err); ok {
+		next, err = further.After, nil
+	}
+	if len(found) > pageSize {
+		found = found[:pageSize]
+		next = found[pageSize-1].ID
+	}
+	return found, next, err
 }
 
 func statusKey(status string) string {

@@ -36,11 +36,19 @@ func (f *fakeBulk) Action(_ context.Context, id string) (bulk.Action, error) {
 }
 
 func (f *fakeBulk) Actions(_ context.Context, filter bulk.ActionFilter) (page []bulk.Action, err error) {
-	past := filter.After == ""
+	past, looked := filter.After == "", 0
 	for _, a := range f.actions {
-		if past && (!filter.Unfinished || !a.Status.Final()) && len(page) < filter.Limit {
-			f.looked++
-			page = append(page, a)
+		if past && (!filter.Unfinished || !a.Status.Final()) {
+			looked++
+			if f.looked++; filter.Matches(&a) {
+				page = append(page, a)
+			}
+			switch {
+			case len(page) == filter.Limit:
+				return page, nil
+			case looked == filter.Look:
+				return page, &bulk.LookError{After: a.ID}
+			}
 		}
 		past = past || a.ID == filter.After
 	}
@@ -97,8 +105,8 @@ func TestActionsArePaged(t *testing.T) {
 		query             string
 		shown, pages, max int
 	}{
-		{"", 250, 6, 6 * scanned},
-		{"?status=RUNNING", 250, 6, 4 * maxScan},
+		{"", 250, 5, 6 * pageSize},
+		{"?status=RUNNING", 250, 5, 6 * pageSize},
 		{"?status=&tenant=acme&type=none", 0, 3, 3 * maxScan},
 		{"?status=FAILED", 0, 3, 3 * maxScan},
 	} {

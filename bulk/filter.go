@@ -11,6 +11,8 @@ type ActionFilter struct {
 	// or the name of a target.
 	Tenant, Callee string
 	Status         Status
+	// Streams selects the streams of jobs that were enqueued one at a time.
+	Streams bool
 	// Unfinished selects the actions that still need the watcher. While a part of the store does
 	// not answer, its actions are left out; with a Limit the call fails instead.
 	Unfinished bool
@@ -29,15 +31,18 @@ func (e *LookError) Error() string {
 	return fmt.Sprintf("no more actions are looked at: continue after %q", e.After)
 }
 
-// Matches reports whether an action has the filter's tenant, callee and status.
+// Matches reports whether an action has the filter's tenant, callee and status, and is a stream if only those are selected.
 func (f *ActionFilter) Matches(a *Action) bool {
 	return (f.Tenant == "" || a.Tenant == f.Tenant) && (f.Callee == "" || a.Type == f.Callee || a.TargetName() == f.Callee) &&
-		(f.Status == "" || a.Status == f.Status)
+		(f.Status == "" || a.Status == f.Status) && (a.Stream || !f.Streams)
 }
 
 // Marks returns what the JSON of the Spec of every action that matches contains, however the rest of it is. To look for
 // them is much faster than to decode the JSON.
 func (f *ActionFilter) Marks() (marks [][]byte) {
+	if f.Streams {
+		marks = append(marks, []byte(`"stream":true`))
+	}
 	for _, text := range []string{f.Tenant, f.Callee} {
 		if text == "" {
 			continue

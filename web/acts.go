@@ -32,6 +32,13 @@ var acts = map[string]act{
 	"pause_action":  {part: bulkOn, ask: askAction, do: ofAction(Bulk.Pause), back: actionPath, right: access.Submit},
 	"resume_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Resume), back: actionPath, right: access.Submit},
 	"cancel_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Cancel), back: actionPath, right: access.Submit, takesAway: true},
+	"replay_action": {part: bulkOn, ask: askReplay, do: ofAction(Bulk.Replay), back: actionPath, right: access.Submit},
+	"replay_tenant": {part: bulkOn, ask: askReplayTenant, do: replayTenant, back: lettersPath, right: access.Submit},
+
+	"pause_schedule":  {part: bulkOn, ask: askSchedule, do: ofSchedule(Bulk.PauseSchedule), back: schedulePath, right: access.Submit},
+	"resume_schedule": {part: bulkOn, ask: askSchedule, do: ofSchedule(Bulk.ResumeSchedule), back: schedulePath, right: access.Submit},
+	"run_schedule":    {part: bulkOn, ask: askSchedule, do: runSchedule, back: schedulePath, right: access.Submit},
+	"remove_schedule": {part: bulkOn, ask: askSchedule, do: removeSchedule, back: func(string) string { return Prefix + "bulk/schedules" }, right: access.Submit, takesAway: true},
 
 	"pause_room":    {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Pause), back: roomPath, right: access.ManageRooms},
 	"resume_room":   {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Resume), back: roomPath, right: access.ManageRooms},
@@ -102,8 +109,12 @@ func (d *Dashboard) known(ctx context.Context, key string) (act, error) {
 func refused(err error) error {
 	var settings *room.SettingsError
 	var transition *bulk.TransitionError
-	if errors.As(err, &settings) || errors.As(err, &transition) {
-		return &statusError{http.StatusConflict, err}
+	var unfinished *bulk.UnfinishedError
+	var run *bulk.RunError
+	for _, target := range []any{&settings, &transition, &unfinished, &run} {
+		if errors.As(err, target) {
+			return &statusError{http.StatusConflict, err}
+		}
 	}
 	return err
 }

@@ -34,7 +34,7 @@ var tokens = fakeAccounts{
 func TestPagesNeedASignIn(t *testing.T) {
 	rooms := &fakeRooms{views: []room.View{{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Open}}}
 	d := newTest(t, Options{Accounts: tokens, Rooms: rooms, Bulk: &fakeBulk{actions: []bulk.Action{{Spec: bulk.Spec{ID: "x"}}}}})
-	for _, path := range []string{"", "bulk", "bulk/action?name=x", "bulk/tenants", "bulk/targets", "rooms", "rooms/room?name=shop", "topics", "topics/topic", "topics/records",
+	for _, path := range []string{"", "bulk", "bulk/action?name=x", "bulk/tenants", "bulk/targets", "bulk/streams", "bulk/schedules", "bulk/schedule?name=x", "bulk/failures", "bulk/workers", "rooms", "rooms/room?name=shop", "topics", "topics/topic", "topics/records",
 		"topics/groups", "topics/group", "cluster", "settings", "act?do=pause_room&name=shop", "none"} {
 		for _, cookie := range []string{"", "sluice-token=", "sluice-token=wrong", "sluice-token=tenant", "sluice-token=shop", "__Host-sluice=operator"} {
 			w := ask(d, "GET", Prefix+path, "", "Cookie", cookie)

@@ -45,6 +45,7 @@ func actionsListed(k *kit) {
 	for i, id := range strings.Fields("z y a10 a9 b x") {
 		made := spec(id, []string{"even", "odd"}[i%2])
 		if id == "x" {
+			made.Stream = true
 			made.Target = &bulk.Target{Name: `<t> & "ö"`, URL: "https://t.example"}
 		}
 		k.create(made)
@@ -63,7 +64,7 @@ func actionsListed(k *kit) {
 		k.expectActions(bulk.ActionFilter{Tenant: "odd"}, "y a9 x")
 		k.expectActions(bulk.ActionFilter{Tenant: "odd", After: "y", Limit: 1}, "a9")
 		k.expectActions(bulk.ActionFilter{Tenant: "nobody"}, "")
-		k.expectActions(bulk.ActionFilter{Status: bulk.Running}, "y a10")
+		k.expectActions(bulk.ActionFilter{Status: bulk.Running}, "y a10 x")
 		k.expectActions(bulk.ActionFilter{Status: bulk.Running, Tenant: "even"}, "a10")
 		k.expectActions(bulk.ActionFilter{Status: bulk.Created, Tenant: "even", Limit: 1, After: "z"}, "b")
 		k.expectActions(bulk.ActionFilter{Tenant: "odd", Look: 3}, "y / a10")
@@ -74,6 +75,8 @@ func actionsListed(k *kit) {
 		k.expectActions(bulk.ActionFilter{Callee: `<t> & "ö"`}, "x")
 		k.expectActions(bulk.ActionFilter{Callee: `<t> & "ö"`, Unfinished: true}, "x")
 		k.expectActions(bulk.ActionFilter{Callee: "nothing"}, "")
+		k.expectActions(bulk.ActionFilter{Streams: true}, "x")
+		k.expectActions(bulk.ActionFilter{Streams: true, Tenant: "even"}, "")
 		k.expectActions(bulk.ActionFilter{Number: k.number("a10")}, "a10")
 		k.expectActions(bulk.ActionFilter{Number: 1 << 60}, "")
 	}
@@ -91,6 +94,8 @@ func actionsListed(k *kit) {
 	k.expectActions(bulk.ActionFilter{Tenant: "nobody", Look: 4}, "/ a9")
 	k.expectActions(bulk.ActionFilter{Callee: `<t> & "ö"`}, "x")
 	k.expectActions(bulk.ActionFilter{Callee: "nothing", Status: bulk.Canceled}, "")
+	k.expectActions(bulk.ActionFilter{Streams: true, Look: 5}, "/ b")
+	k.expectActions(bulk.ActionFilter{Streams: true}, "x")
 }
 
 func actionsUnfinished(k *kit) {

@@ -102,7 +102,7 @@ func (p *plant) call(method, path, body, field string) string {
 		p.t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	if strings.HasSuffix(path, "/jobs") {
+	if strings.HasPrefix(path, "/v1/actions/") && strings.HasSuffix(path, "/jobs") {
 		request.Header.Set("Content-Type", "application/x-ndjson")
 	}
 	answer, err := http.DefaultClient.Do(request)
@@ -137,6 +137,8 @@ func (p *plant) load() (action string) {
 	p.call("PUT", "/v1/targets/mail", `{"url_prefix":"`+target.URL+`/","requests_per_second":2}`, "")
 	p.call("PUT", "/v1/targets/billing", `{"url_prefix":"`+target.URL+`/","requests_per_second":"auto"}`, "")
 	p.call("PUT", "/v1/tenants/acme", `{"weight":3}`, "")
+	p.call("PUT", "/v1/schedules/nightly", `{"cron":"0 3 * * *","time_zone":"Asia/Seoul","tenant":"acme","type":"echo","jobs":[1,"<script>alert(1)</script>"]}`, "")
+	p.call("POST", "/v1/jobs", `{"tenant":"acme","type":"remote","payload":1}`, "")
 	for _, a := range []struct{ tenant, target, path string }{{"acme", "billing", "bad"}, {"nordwind & sons", "mail", "ok"}} {
 		action = p.call("POST", "/v1/actions", fmt.Sprintf(`{"tenant":%q,"target":{"name":%q,"url":"/%s"}}`, a.tenant, a.target, a.path), "id")
 		p.call("POST", "/v1/actions/"+action+"/jobs", strings.Repeat(`{"note":"<script>alert(1)</script>"}`+"\n", 2000), "")
@@ -158,6 +160,8 @@ func TestDashboard(t *testing.T) {
 	script := axeScript(t)
 	pages := map[string]string{
 		"overview": "", "bulk": "bulk", "bulk-all": "bulk?status=", "action": "bulk/action?name=" + action, "tenants": "bulk/tenants", "targets": "bulk/targets",
+		"streams": "bulk/streams", "schedules": "bulk/schedules", "schedule": "bulk/schedule?name=nightly", "failures": "bulk/failures", "failures-of": "bulk/failures?tenant=acme",
+		"workers": "bulk/workers", "confirm-replay": "act?do=replay_tenant&name=acme",
 		"rooms": "rooms", "room": "rooms/room?name=shop", "topics": "topics", "topic": "topics/topic?name=sluice.room.events",
 		"records": "topics/records?name=sluice.room.events&partition=0", "groups": "topics/groups", "cluster": "cluster", "settings": "settings",
 		"confirm": "act?do=cancel_action&name=" + action,

@@ -9,6 +9,8 @@ import (
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // act is a change that an operator makes to something with a name.
@@ -40,13 +42,18 @@ var acts = map[string]act{
 	"run_schedule":    {part: bulkOn, ask: askSchedule, do: runSchedule, back: schedulePath, right: access.Submit},
 	"remove_schedule": {part: bulkOn, ask: askSchedule, do: removeSchedule, back: func(string) string { return Prefix + "bulk/schedules" }, right: access.Submit, takesAway: true},
 
+	"reset_group": {part: topicsOn, ask: askReset, do: resetGroup, back: groupPath, right: resetRight, takesAway: true},
+	"drain_node":  {part: topicsOn, ask: askDrain, do: drainNode(true), back: clusterPath, right: access.ManageCluster},
+	"resume_node": {part: topicsOn, ask: askDrain, do: drainNode(false), back: clusterPath, right: access.ManageCluster},
+
 	"pause_room":    {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Pause), back: roomPath, right: access.ManageRooms},
 	"resume_room":   {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Resume), back: roomPath, right: access.ManageRooms},
 	"open_room":     {part: roomsOn, ask: askRoom, do: openRoom, back: roomPath, right: access.ManageRooms},
 	"room_capacity": {part: roomsOn, ask: askCapacity, do: setCapacity, back: roomPath, right: access.ManageRooms},
 }
 
-func bulkOn(d *Dashboard) bool { return d.options.Bulk != nil }
+func bulkOn(d *Dashboard) bool   { return d.options.Bulk != nil }
+func topicsOn(d *Dashboard) bool { return d.options.Topics != nil }
 
 // confirmation is the page that says what an act will do.
 type confirmation struct {
@@ -111,6 +118,11 @@ func refused(err error) error {
 	var transition *bulk.TransitionError
 	var unfinished *bulk.UnfinishedError
 	var run *bulk.RunError
+	for _, busy := range []error{topic.ErrNodeInUse, topic.ErrInvalidReplicas, group.ErrUnknownMember} {
+		if errors.Is(err, busy) {
+			return &statusError{http.StatusConflict, err}
+		}
+	}
 	for _, target := range []any{&settings, &transition, &unfinished, &run} {
 		if errors.As(err, target) {
 			return &statusError{http.StatusConflict, err}

@@ -60,11 +60,13 @@ type Topics interface {
 	Node() int32
 	Nodes() []topic.Node
 	Volume() (total, free int64, err error)
+	Drain(ctx context.Context, node int32, drain bool) (moves int, err error)
+	Reassignments(ctx context.Context) ([]broker.Reassignment, error)
 }
 
 // missing reports whether an error says that there is no such thing.
 func missing(err error) bool {
-	for _, target := range []error{bulk.ErrNotFound, bulk.ErrNoSchedule, room.ErrNoRoom, topic.ErrNoTopic, topic.ErrNoPartition, group.ErrNoGroup} {
+	for _, target := range []error{bulk.ErrNotFound, bulk.ErrNoSchedule, room.ErrNoRoom, topic.ErrNoTopic, topic.ErrNoPartition, topic.ErrNoNode, group.ErrNoGroup} {
 		if errors.Is(err, target) {
 			return true
 		}

@@ -108,9 +108,9 @@ func (d *Dashboard) from(r *request, p *broker.Partition, ends broker.Ends) (int
 		}
 		from = offset
 	} else if text := r.get("time"); text != "" {
-		at, err := time.Parse("2006-01-02T15:04", text[:min(len(text), len("2006-01-02T15:04"))])
+		at, err := parseTime(text)
 		if err != nil {
-			return 0, &statusError{400, errors.New("time " + strconv.Quote(text) + ": want a time in UTC, as 2006-01-02T15:04")}
+			return 0, err
 		}
 		if from, _, err = p.OffsetAt(r.Context(), at.UnixMilli()); err != nil {
 			return 0, err

@@ -35,7 +35,7 @@ func TestPagesNeedASignIn(t *testing.T) {
 	rooms := &fakeRooms{views: []room.View{{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Open}}}
 	d := newTest(t, Options{Accounts: tokens, Rooms: rooms, Bulk: &fakeBulk{actions: []bulk.Action{{Spec: bulk.Spec{ID: "x"}}}}})
 	for _, path := range []string{"", "bulk", "bulk/action?name=x", "bulk/tenants", "bulk/targets", "bulk/streams", "bulk/schedules", "bulk/schedule?name=x", "bulk/failures", "bulk/workers", "rooms", "rooms/room?name=shop", "topics", "topics/topic", "topics/records",
-		"topics/groups", "topics/group", "cluster", "settings", "act?do=pause_room&name=shop", "none"} {
+		"topics/groups", "topics/group", "topics/reset", "cluster", "settings", "act?do=pause_room&name=shop", "none"} {
 		for _, cookie := range []string{"", "sluice-token=", "sluice-token=wrong", "sluice-token=tenant", "sluice-token=shop", "__Host-sluice=operator"} {
 			w := ask(d, "GET", Prefix+path, "", "Cookie", cookie)
 			if to := w.Header().Get("Location"); w.Code != http.StatusSeeOther || to != signInPath+"?to="+url.QueryEscape(Prefix+path) {

@@ -29,6 +29,7 @@ func (d *Dashboard) showTopics() {
 	d.show(Prefix+"topics/records", "records", d.records)
 	d.show(Prefix+"topics/groups", "groups", d.groups)
 	d.show(Prefix+"topics/group", "group", d.consumerGroup)
+	d.show(Prefix+"topics/reset", "reset", d.reset)
 }
 
 func topicSub(r *request) []link {

@@ -365,4 +365,21 @@ var english = map[string]string{
 	"ask.resume_schedule": "Schedule %s of tenant %s starts runs again, from the next time on. Each has %s jobs.",
 	"ask.run_schedule":    "Schedule %s of tenant %s starts a run now, with %s jobs. The times of other runs do not change.",
 	"ask.remove_schedule": "Schedule %s of tenant %s is removed, with the %s jobs that it has for each run. Runs that have started continue. This cannot be undone.",
+
+	"cluster.moving":  "Being moved",
+	"act.drain_node":  "Drain",
+	"act.resume_node": "End draining",
+	"ask.drain_node":  "Node %d gives its %s replicas to other nodes, the %s included that it leads, and gets no new ones. Clients go on. It can be stopped when it keeps none.",
+	"ask.resume_node": "Node %d may get replicas again. It keeps %s now, and leads %s. Those that were moved stay where they are: sluice cluster balance spreads them.",
+
+	"act.reset_group": "Reset the group",
+	"ask.reset_group": "Group %s goes on elsewhere in topic %s: %s records are read again, and %s are skipped.",
+	"reset.to":        "Go on at",
+	"reset.start":     "the first record",
+	"reset.end":       "the end",
+	"reset.time":      "a time",
+	"reset.preview":   "Preview",
+	"reset.new":       "New offset",
+	"reset.again":     "Read again",
+	"reset.skipped":   "Skipped",
 }

@@ -364,4 +364,21 @@ var korean = map[string]string{
 	"ask.resume_schedule": "예약 %s(테넌트 %s)이(가) 다음 시각부터 다시 실행됩니다. 실행마다 작업이 %s개입니다.",
 	"ask.run_schedule":    "예약 %s(테넌트 %s)을(를) 지금 작업 %s개로 실행합니다. 다른 실행 시각은 바뀌지 않습니다.",
 	"ask.remove_schedule": "예약 %s(테넌트 %s)을(를) 실행마다 넣는 작업 %s개와 함께 삭제합니다. 이미 시작된 실행은 계속됩니다. 되돌릴 수 없습니다.",
+
+	"cluster.moving":  "옮기는 중",
+	"act.drain_node":  "비우기",
+	"act.resume_node": "비우기 끝내기",
+	"ask.drain_node":  "노드 %d의 복제본 %s개(리더인 %s개 포함)를 다른 노드로 옮기고 새 복제본을 두지 않습니다. 클라이언트는 계속 동작합니다. 복제본이 없어지면 멈출 수 있습니다.",
+	"ask.resume_node": "노드 %d에 다시 복제본을 둘 수 있습니다. 지금 복제본 %s개를 가지고 %s개를 이끕니다. 옮긴 복제본은 그대로이며 sluice cluster balance로 고르게 나눕니다.",
+
+	"act.reset_group": "그룹 위치 재설정",
+	"ask.reset_group": "그룹 %s이(가) 토픽 %s의 다른 위치에서 계속합니다. 레코드 %s개를 다시 읽고 %s개를 건너뜁니다.",
+	"reset.to":        "계속할 위치",
+	"reset.start":     "첫 레코드",
+	"reset.end":       "끝",
+	"reset.time":      "시각",
+	"reset.preview":   "미리 보기",
+	"reset.new":       "새 오프셋",
+	"reset.again":     "다시 읽음",
+	"reset.skipped":   "건너뜀",
 }

@@ -46,6 +46,8 @@ var acts = map[string]act{
 	"drain_node":  {part: topicsOn, ask: askDrain, do: drainNode(true), back: clusterPath, right: access.ManageCluster},
 	"resume_node": {part: topicsOn, ask: askDrain, do: drainNode(false), back: clusterPath, right: access.ManageCluster},
 
+	"revoke_token": {part: accountsOn, ask: askRevoke, do: revokeToken, back: func(string) string { return accessPath }, right: access.ManageAccess, takesAway: true},
+
 	"pause_room":    {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Pause), back: roomPath, right: access.ManageRooms},
 	"resume_room":   {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Resume), back: roomPath, right: access.ManageRooms},
 	"open_room":     {part: roomsOn, ask: askRoom, do: openRoom, back: roomPath, right: access.ManageRooms},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/topic"
@@ -66,7 +67,7 @@ type Topics interface {
 
 // missing reports whether an error says that there is no such thing.
 func missing(err error) bool {
-	for _, target := range []error{bulk.ErrNotFound, bulk.ErrNoSchedule, room.ErrNoRoom, topic.ErrNoTopic, topic.ErrNoPartition, topic.ErrNoNode, group.ErrNoGroup} {
+	for _, target := range []error{bulk.ErrNotFound, bulk.ErrNoSchedule, room.ErrNoRoom, topic.ErrNoTopic, topic.ErrNoPartition, topic.ErrNoNode, group.ErrNoGroup, access.ErrNotFound} {
 		if errors.Is(err, target) {
 			return true
 		}

@@ -59,6 +59,9 @@ func (d *Dashboard) records(r *request) (string, any, error) {
 		return "", nil, err
 	}
 	t, err := d.findTopic(r)
+	if err == nil && !access.From(r.Context()).Topic(t.Name()) {
+		err = need(r.Context(), access.ManageAccess) // it is the audit trail
+	}
 	if err != nil {
 		return "", nil, err
 	}

@@ -382,4 +382,33 @@ var english = map[string]string{
 	"reset.new":       "New offset",
 	"reset.again":     "Read again",
 	"reset.skipped":   "Skipped",
+
+	"nav.access":     "Access",
+	"access.tokens":  "Tokens",
+	"access.audit":   "Audit trail",
+	"access.off":     "This server has no accounts: everybody who reaches it may do everything. Set access.admin_token_file to have them.",
+	"access.name":    "Token",
+	"access.roles":   "Roles",
+	"access.limits":  "Limits",
+	"access.expires": "Ends",
+	"access.none":    "There is no token but the admin token of the settings.",
+	"access.note":    "The admin token of the settings is not in this list. Make tokens with sluice token create: their secret is shown once.",
+
+	"act.revoke_token": "Revoke",
+	"ask.revoke_token": "Token %s with the roles %s is unknown from now on, at all servers within two seconds: its connections are closed, and its sign-ins end. This cannot be undone.",
+
+	"audit.off":       "This server keeps no audit trail. Set audit.file to have one.",
+	"audit.find":      "Contains",
+	"audit.who":       "Token",
+	"audit.address":   "Address",
+	"audit.operation": "Operation",
+	"audit.resources": "About",
+	"audit.outcome":   "Outcome",
+	"audit.none":      "No such entry.",
+	"audit.note":      "The latest 200 entries of this server since it started. The file and the topic of the audit trail have all.",
+
+	"outcome.allowed":         "allowed",
+	"outcome.refused":         "refused",
+	"outcome.unauthenticated": "no valid token",
+	"outcome.failed":          "failed",
 }

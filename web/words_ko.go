@@ -381,4 +381,33 @@ var korean = map[string]string{
 	"reset.new":       "새 오프셋",
 	"reset.again":     "다시 읽음",
 	"reset.skipped":   "건너뜀",
+
+	"nav.access":     "접근",
+	"access.tokens":  "토큰",
+	"access.audit":   "감사 기록",
+	"access.off":     "이 서버에는 계정이 없어 접속할 수 있는 누구나 모든 일을 할 수 있습니다. 계정을 쓰려면 access.admin_token_file을 설정하세요.",
+	"access.name":    "토큰",
+	"access.roles":   "역할",
+	"access.limits":  "제한",
+	"access.expires": "만료",
+	"access.none":    "설정의 admin 토큰 말고는 토큰이 없습니다.",
+	"access.note":    "설정의 admin 토큰은 이 목록에 없습니다. 토큰은 sluice token create로 만들며 비밀 값은 한 번만 표시됩니다.",
+
+	"act.revoke_token": "취소",
+	"ask.revoke_token": "토큰 %s(역할 %s)을(를) 취소합니다. 2초 안에 모든 서버에서 쓸 수 없게 되며 연결과 로그인이 끝납니다. 되돌릴 수 없습니다.",
+
+	"audit.off":       "이 서버는 감사 기록을 남기지 않습니다. 남기려면 audit.file을 설정하세요.",
+	"audit.find":      "포함",
+	"audit.who":       "토큰",
+	"audit.address":   "주소",
+	"audit.operation": "요청",
+	"audit.resources": "대상",
+	"audit.outcome":   "결과",
+	"audit.none":      "해당하는 기록이 없습니다.",
+	"audit.note":      "이 서버가 시작된 뒤의 최근 기록 200개입니다. 전체는 감사 기록의 파일과 토픽에 있습니다.",
+
+	"outcome.allowed":         "허용",
+	"outcome.refused":         "거부",
+	"outcome.unauthenticated": "유효한 토큰 없음",
+	"outcome.failed":          "실패",
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 )
@@ -29,6 +28,8 @@ type recordRow struct {
 	Headers    []headerRow
 	// MoreHeaders counts those that are not shown.
 	MoreHeaders int
+
+	at time.Time
 }
 
 type headerRow struct {
@@ -55,13 +56,7 @@ func recordsPath(name string, partition int32) string {
 }
 
 func (d *Dashboard) records(r *request) (string, any, error) {
-	if err := need(r.Context(), access.Consume); err != nil {
-		return "", nil, err
-	}
-	t, err := d.findTopic(r)
-	if err == nil && !access.From(r.Context()).Topic(t.Name()) {
-		err = need(r.Context(), access.ManageAccess) // it is the audit trail
-	}
+	t, err := d.readable(r)
 	if err != nil {
 		return "", nil, err
 	}
@@ -173,7 +168,8 @@ func (d *Dashboard) readBatch(r *request, batch topic.Batch, from int64, rows *[
 }
 
 func showRecord(record *topic.Record) recordRow {
-	row := recordRow{Offset: record.Offset, Time: clock(time.UnixMilli(record.Timestamp)), Key: show(record.Key), Value: show(record.Value)}
+	at := time.UnixMilli(record.Timestamp)
+	row := recordRow{Offset: record.Offset, Time: clock(at), at: at, Key: show(record.Key), Value: show(record.Value)}
 	for i, h := range record.Headers {
 		if i == maxHeaders {
 			row.MoreHeaders = len(record.Headers) - maxHeaders

@@ -56,7 +56,7 @@ func TestPagesNeedASignIn(t *testing.T) {
 	rooms := &fakeRooms{views: []room.View{{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Open}}}
 	d := newTest(t, Options{Accounts: tokens, Rooms: rooms, Bulk: &fakeBulk{actions: []bulk.Action{{Spec: bulk.Spec{ID: "x"}}}}})
 	for _, path := range []string{"", "bulk", "bulk/action?name=x", "bulk/tenants", "bulk/targets", "bulk/streams", "bulk/schedules", "bulk/schedule?name=x", "bulk/failures", "bulk/workers", "rooms", "rooms/room?name=shop", "topics", "topics/topic", "topics/records",
-		"topics/groups", "topics/group", "topics/reset", "cluster", "access", "access/audit", "settings", "act?do=pause_room&name=shop", "none"} {
+		"topics/groups", "topics/group", "topics/reset", "topics/tail", "cluster", "access", "access/audit", "settings", "act?do=pause_room&name=shop", "none"} {
 		for _, cookie := range []string{"", "sluice-token=", "sluice-token=wrong", "sluice-token=tenant", "sluice-token=shop", "__Host-sluice=operator"} {
 			w := ask(d, "GET", Prefix+path, "", "Cookie", cookie)
 			if to := w.Header().Get("Location"); w.Code != http.StatusSeeOther || to != signInPath+"?to="+url.QueryEscape(Prefix+path) {
@@ -91,8 +91,10 @@ func TestRolesOnPages(t *testing.T) {
 				t.Errorf("%s: %s has acts: %v", test.secret, path, !test.acts)
 			}
 		}
-		if w := ask(d, "GET", "/ui/topics/records?name=none", "", "Cookie", cookie); w.Code != test.records {
-			t.Errorf("%s: records: %d", test.secret, w.Code)
+		for _, page := range []string{"records", "tail"} {
+			if w := ask(d, "GET", "/ui/topics/"+page+"?name=none", "", "Cookie", cookie); w.Code != test.records {
+				t.Errorf("%s: %s: %d", test.secret, page, w.Code)
+			}
 		}
 		w := ask(d, "POST", "/ui/act", "do=pause_room&name=shop", "Cookie", cookie)
 		if (w.Code == http.StatusForbidden) == test.acts || (len(rooms.did) == 1) != test.acts {

@@ -135,6 +135,42 @@ func TestRecordsAreShownAsTheyAre(t *testing.T) {
 	})
 }
 
+// A tail has the newest records of all partitions, the newest first.
+func TestTailOfATopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		orders := create(t, b, "orders", 2)
+		began := time.Now()
+		for i := range 60 {
+			appendTo(t, orders, topic.Record{Value: fmt.Appendf(nil, "first %d.", i), Timestamp: began.Add(time.Duration(i) * time.Minute).UnixMilli()})
+		}
+		batch, err := topic.NewBatch([]topic.Record{{Value: []byte(hostile), Timestamp: began.Add(58*time.Minute + time.Second).UnixMilli()}}, topic.BatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		appending, err := orders.Append(t.Context(), 1, []topic.Batch{batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := appending.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d := newTest(t, Options{Topics: b})
+		says(t, text(t, d, "/ui/topics/topic?name=orders"), "Newest records, live")
+		page := text(t, d, "/ui/topics/tail?name=orders")
+		last, other, before := strings.Index(page, "first 59."), strings.Index(page, hostile), strings.Index(page, "first 58.")
+		if last < 0 || other < last || before < other || strings.Count(page, "first ") != 25 || strings.Contains(page, "first 34.") {
+			t.Errorf("not the newest records, the newest first: %s", page)
+		}
+		if !strings.Contains(ask(d, "GET", "/ui/topics/tail?name=orders", "").Body.String(), "data-live") {
+			t.Error("the tail is not live")
+		}
+		if w := ask(d, "GET", "/ui/topics/tail?name=none", ""); w.Code != http.StatusNotFound {
+			t.Errorf("a topic that does not exist: %d", w.Code)
+		}
+	})
+}
+
 func TestGroupsShowTheirLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)

@@ -171,7 +171,7 @@ func TestPartsThatAreOffAreShownAsOff(t *testing.T) {
 		says(t, text(t, d, Prefix+path), "off in this server")
 		says(t, text(t, d, Prefix+path+"?lang=ko"), "이 서버에서 꺼져 있음")
 	}
-	for _, path := range []string{"bulk/action", "bulk/schedule", "rooms/room", "topics/topic", "topics/records", "topics/group", "topics/reset"} {
+	for _, path := range []string{"bulk/action", "bulk/schedule", "rooms/room", "topics/topic", "topics/records", "topics/group", "topics/reset", "topics/tail"} {
 		if w := ask(d, "GET", Prefix+path+"?name=x", ""); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, w.Code)
 		}

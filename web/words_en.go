@@ -411,4 +411,9 @@ var english = map[string]string{
 	"outcome.refused":         "refused",
 	"outcome.unauthenticated": "no valid token",
 	"outcome.failed":          "failed",
+
+	"tail.title":  "%s, live",
+	"tail.look":   "Newest records, live",
+	"tail.note":   "the newest records, up to %d of each partition, the newest first.",
+	"tail.others": "%d partitions are not shown: other nodes lead them, or there are too many.",
 }

@@ -410,4 +410,9 @@ var korean = map[string]string{
 	"outcome.refused":         "거부",
 	"outcome.unauthenticated": "유효한 토큰 없음",
 	"outcome.failed":          "실패",
+
+	"tail.title":  "%s 실시간",
+	"tail.look":   "최신 레코드 실시간 보기",
+	"tail.note":   "파티션마다 최대 %d개, 최신 레코드부터 보여 줍니다.",
+	"tail.others": "파티션 %d개는 다른 노드가 이끌거나 너무 많아 보여 주지 않습니다.",
 }

@@ -11,6 +11,8 @@ type scheduleRow struct {
 	Paused                               bool
 	Next, Last                           string
 	Error                                string
+	// Acts are those of a list.
+	Acts []link
 }
 
 type scheduleList struct {
@@ -28,7 +30,6 @@ type schedulePage struct {
 	Facts              []fact
 	Jobs               []content
 	More               string
-	Acts               []link
 }
 
 // maxJobs is how many jobs of a schedule its page shows.
@@ -52,7 +53,9 @@ func (d *Dashboard) schedules(r *request) (string, any, error) {
 	}
 	names, next := r.cut(names)
 	for _, name := range names {
-		list.Schedules = append(list.Schedules, r.schedule(known[name]))
+		row := r.schedule(known[name])
+		row.Acts = r.acts(name, map[bool]string{false: "pause_schedule", true: "resume_schedule"}[row.Paused], "run_schedule")
+		list.Schedules = append(list.Schedules, row)
 	}
 	list.Pages = r.page(next)
 	return r.t("bulk.schedules"), list, nil

@@ -19,7 +19,7 @@ func TestSchedulesAndActsOnThem(t *testing.T) {
 	paused := bulk.Schedule{Name: "paused", Cron: "@hourly", Paused: true}
 	f := &fakeBulk{planned: []bulk.Schedule{nightly, paused}}
 	d := newTest(t, Options{Bulk: f})
-	says(t, text(t, d, "/ui/bulk/schedules"), "nightly 0 3 * * * Asia/Seoul "+hostile+" report in 3 h 21 h ago the store is full", "paused @hourly paused")
+	says(t, text(t, d, "/ui/bulk/schedules"), "nightly 0 3 * * * Asia/Seoul "+hostile+" report in 3 h 21 h ago the store is full Pause nightly Run now nightly", "paused @hourly paused", "Resume paused Run now paused")
 	page := text(t, d, "/ui/bulk/schedule?name=nightly")
 	says(t, page, "the store is full", "skip the run", "nightly:1", "job 9;", "2 more", "Pause", "Run now", "Remove")
 	if strings.Contains(page, "job 10;") || strings.Contains(page, "Resume") {

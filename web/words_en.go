@@ -395,7 +395,7 @@ var english = map[string]string{
 	"access.note":    "The admin token of the settings is not in this list. Make tokens with sluice token create: their secret is shown once.",
 
 	"act.revoke_token": "Revoke",
-	"ask.revoke_token": "Token %s with the roles %s is unknown from now on, at all servers within two seconds: its connections are closed, and its sign-ins end. This cannot be undone.",
+	"ask.revoke_token": "Token %s with the roles %s is unknown from now on, at all servers within five seconds: its connections are closed, and its sign-ins end. This cannot be undone.",
 
 	"audit.off":       "This server keeps no audit trail. Set audit.file to have one.",
 	"audit.find":      "Contains",
@@ -416,4 +416,8 @@ var english = map[string]string{
 	"tail.look":   "Newest records, live",
 	"tail.note":   "the newest records, up to %d of each partition, the newest first.",
 	"tail.others": "%d partitions are not shown: other nodes lead them, or there are too many.",
+
+	"room.noshow_part": "%s, %s of those called",
+	"room.waits":       "Waits of the last 10 minutes",
+	"room.waits_half":  "p50 %s, p95 %s",
 }

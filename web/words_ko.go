@@ -394,7 +394,7 @@ var korean = map[string]string{
 	"access.note":    "설정의 admin 토큰은 이 목록에 없습니다. 토큰은 sluice token create로 만들며 비밀 값은 한 번만 표시됩니다.",
 
 	"act.revoke_token": "취소",
-	"ask.revoke_token": "토큰 %s(역할 %s)을(를) 취소합니다. 2초 안에 모든 서버에서 쓸 수 없게 되며 연결과 로그인이 끝납니다. 되돌릴 수 없습니다.",
+	"ask.revoke_token": "토큰 %s(역할 %s)을(를) 취소합니다. 5초 안에 모든 서버에서 쓸 수 없게 되며 연결과 로그인이 끝납니다. 되돌릴 수 없습니다.",
 
 	"audit.off":       "이 서버는 감사 기록을 남기지 않습니다. 남기려면 audit.file을 설정하세요.",
 	"audit.find":      "포함",
@@ -415,4 +415,8 @@ var korean = map[string]string{
 	"tail.look":   "최신 레코드 실시간 보기",
 	"tail.note":   "파티션마다 최대 %d개, 최신 레코드부터 보여 줍니다.",
 	"tail.others": "파티션 %d개는 다른 노드가 이끌거나 너무 많아 보여 주지 않습니다.",
+
+	"room.noshow_part": "%s (호출된 방문자의 %s)",
+	"room.waits":       "최근 10분의 대기 시간",
+	"room.waits_half":  "p50 %s, p95 %s",
 }

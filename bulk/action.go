@@ -335,8 +335,8 @@ func (a *Action) Size() int64 {
 	return a.Total
 }
 
-// replayable reports whether dead letters can be replayed: those of a stream, also while it runs.
-func (a *Action) replayable() bool {
+// Replayable reports whether dead letters can be replayed: those of a stream, also while it runs.
+func (a *Action) Replayable() bool {
 	return !a.FinishedAt.IsZero() || a.Stream && !a.Status.Final()
 }
 

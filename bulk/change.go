@@ -100,7 +100,7 @@ func (c *Change) match(a *Action, began time.Time) bool {
 	}
 	fits := a.FinishedAt.IsZero()
 	if c.Do == DoReplay {
-		fits = a.replayable()
+		fits = a.Replayable()
 	}
 	return fits && is(c.Tenant, a.Tenant) && is(c.Type, a.Type) &&
 		is(c.Target, a.TargetName()) && is(string(c.Status), string(a.Status))

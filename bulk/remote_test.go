@@ -150,3 +150,23 @@ func TestRemoteWorkerLearnsOfCancel(t *testing.T) {
 		}
 	})
 }
+
+// The workforce of a type counts the workers of this process, and the jobs that others have or wait for.
+func TestWorkforces(t *testing.T) {
+	inVirtualTime(t, bulk.Config{Workers: 3}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		r.submit(bulk.Spec{ID: "a", Type: "remote"}, 5)
+		if jobs := r.lease(2, 0, time.Minute); len(jobs) != 2 {
+			t.Fatalf("%d jobs", len(jobs))
+		}
+		all, err := r.Workforces(context.Background())
+		if err != nil || len(all) != 2 {
+			t.Fatal(all, err)
+		}
+		if want := (bulk.Workforce{Type: "echo", Workers: 3, Here: 3}); all[0] != want {
+			t.Errorf("%+v, want %+v", all[0], want)
+		}
+		if got := all[1]; got.Type != "remote" || got.Workers != 2 || got.Here != 0 || got.InFlight != 2 || got.Waiting+got.Ready != 3 {
+			t.Errorf("%+v, want 2 workers that have 2 of 5 jobs", got)
+		}
+	})
+}

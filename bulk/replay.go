@@ -107,6 +107,14 @@ func (e *Engine) lettersBelow(ctx context.Context, id string, from, end int64) (
 	return slices.DeleteFunc(letters, func(l DeadLetter) bool { return l.Index >= end }), err
 }
 
+// LastReplay returns the id of the newest replay of the action; "" if it was never replayed.
+func (a *Action) LastReplay() string {
+	if a.Replays == 0 {
+		return ""
+	}
+	return replayID(a.ID, a.Replays)
+}
+
 // replayID returns the id of the nth replay of an action. If that does not fit, the action's
 // id is cut and a digest of it follows: long ids that begin alike need replays of their own.
 func replayID(id string, n int) string {

@@ -104,7 +104,8 @@ type Store interface {
 	// Action returns one action with its present counts, or ErrNotFound.
 	Action(ctx context.Context, id string) (Action, error)
 	// Actions returns the actions that match, in the order of their creation. It does not
-	// delay other calls. With a filter it may read all actions, except for Unfinished.
+	// delay other calls. With a filter it may read all actions, except for Unfinished, unless Look
+	// bounds them: then a *LookError says where to continue, beside the actions found so far.
 	Actions(ctx context.Context, filter ActionFilter) ([]Action, error)
 
 	// Changes returns up to most of the unfinished actions that have changed since an earlier
@@ -207,22 +208,6 @@ const (
 
 // MaxPageBytes bounds the payloads that one call of Lease or DeadLetters returns.
 const MaxPageBytes = 8 << 20
-
-// ActionFilter selects actions.
-type ActionFilter struct {
-	// Tenant and Status select the actions that match; empty selects all.
-	Tenant string
-	Status Status
-	// Unfinished selects the actions that still need the watcher. While a part of the store does
-	// not answer, its actions are left out; with a Limit the call fails instead.
-	Unfinished bool
-	// Number selects the action with that number, as in a LeaseID.
-	Number uint64
-	// After is the id of the last action of the previous page; empty for the first page.
-	After string
-	// Limit is the maximum of actions to return; 0 is no limit.
-	Limit int
-}
 
 // Changes is what has happened to actions.
 type Changes struct {

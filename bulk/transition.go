@@ -150,7 +150,7 @@ func (a Action) seal(total int64, now time.Time) (Action, error) {
 
 func (a Action) replay(before uint64) (Action, error) {
 	switch {
-	case !a.replayable():
+	case !a.Replayable():
 		return a, &TransitionError{ID: a.ID, From: a.Status, Why: "its dead letters can be replayed when it has finished"}
 	case before != uint64(a.Replays):
 		return a, ErrNoChange

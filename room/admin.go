@@ -264,6 +264,7 @@ func (e *Engine) view(ctx context.Context, r *Room) (View, error) {
 		view.Found = &limit
 	}
 	if k := e.catalog.cached(r.Name); k != nil {
+		view.Waits = k.waited.now(status.Now)
 		if m := k.measured.Load(); m != nil {
 			if rate, ok := m.flow.PerSecond(); ok {
 				view.Outflow = &rate

@@ -398,3 +398,35 @@ func TestASecondLotteryHasAnotherSeed(t *testing.T) {
 		}
 	})
 }
+
+// A room says how long those waited who were called lately.
+func TestARoomKnowsTheWaitsOfThoseItCalled(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		r.put("shop", teller(1))
+		first := r.enter("shop")
+		second, third := r.enter("shop"), r.enter("shop")
+		for range 4 {
+			time.Sleep(10 * time.Second)
+			for _, a := range []room.Answer{second, third} {
+				if a = r.ask("shop", a.Ticket); a.State != room.Waiting {
+					t.Fatalf("%v, want to wait", a.State)
+				}
+			}
+		}
+		if err := r.Leave(ctx, "shop", first.Ticket, nowhere); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(1500 * time.Millisecond) // the line is looked at in the meantime
+		if a := r.ask("shop", second.Ticket); a.State != room.Inside {
+			t.Fatalf("%v, want inside", a.State)
+		}
+		view, err := r.Room(ctx, "shop")
+		if err != nil || view.Waits == nil || view.Waits.Of != 2 || view.Waits.P50 != 0 || view.Waits.P95.Round(time.Second) != 40*time.Second {
+			t.Fatalf("%+v %v, want those of one who did not wait, and of one who waited 40 s", view.Waits, err)
+		}
+		time.Sleep(room.WaitsSpan)
+		if view, err = r.Room(ctx, "shop"); err != nil || view.Waits != nil {
+			t.Fatalf("ten minutes later: %+v %v", view.Waits, err)
+		}
+	})
+}

@@ -60,6 +60,7 @@ type cachedRoom struct {
 	publishing *ownership
 	// gaveUp counts the visitors who left the line here, by their position.
 	gaveUp positions
+	waited waited
 }
 
 func newCatalog(store Store, clock *storeClock, holder string, log *slog.Logger) *catalog {

@@ -143,4 +143,6 @@ type View struct {
 	// Outflow is how many visitors are let in per second, measured over the last minute;
 	// nil if nobody was let in, or the service has just started.
 	Outflow *float64
+	// Waits are those of the visitors called lately; nil if this instance has seen none.
+	Waits *Waits
 }

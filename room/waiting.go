@@ -282,6 +282,7 @@ func (e *Engine) Leave(ctx context.Context, name, ticket string, client netip.Ad
 
 // answer returns the answer to a visitor in that place.
 func (e *Engine) answer(op *operation, ticket Ticket, place Place) (Answer, error) {
+	op.cached.waited.see(&place)
 	a := Answer{ID: place.Number, State: place.State, New: place.New, Proven: ticket.Proven}
 	switch {
 	case place.State == Gone:

@@ -9,6 +9,8 @@ import (
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
 )
 
 // act is a change that an operator makes to something with a name.
@@ -32,6 +34,19 @@ var acts = map[string]act{
 	"pause_action":  {part: bulkOn, ask: askAction, do: ofAction(Bulk.Pause), back: actionPath, right: access.Submit},
 	"resume_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Resume), back: actionPath, right: access.Submit},
 	"cancel_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Cancel), back: actionPath, right: access.Submit, takesAway: true},
+	"replay_action": {part: bulkOn, ask: askReplay, do: ofAction(Bulk.Replay), back: actionPath, right: access.Submit},
+	"replay_tenant": {part: bulkOn, ask: askReplayTenant, do: replayTenant, back: lettersPath, right: access.Submit},
+
+	"pause_schedule":  {part: bulkOn, ask: askSchedule, do: ofSchedule(Bulk.PauseSchedule), back: schedulePath, right: access.Submit},
+	"resume_schedule": {part: bulkOn, ask: askSchedule, do: ofSchedule(Bulk.ResumeSchedule), back: schedulePath, right: access.Submit},
+	"run_schedule":    {part: bulkOn, ask: askSchedule, do: runSchedule, back: schedulePath, right: access.Submit},
+	"remove_schedule": {part: bulkOn, ask: askSchedule, do: removeSchedule, back: func(string) string { return Prefix + "bulk/schedules" }, right: access.Submit, takesAway: true},
+
+	"reset_group": {part: topicsOn, ask: askReset, do: resetGroup, back: groupPath, right: resetRight, takesAway: true},
+	"drain_node":  {part: topicsOn, ask: askDrain, do: drainNode(true), back: clusterPath, right: access.ManageCluster},
+	"resume_node": {part: topicsOn, ask: askDrain, do: drainNode(false), back: clusterPath, right: access.ManageCluster},
+
+	"revoke_token": {part: accountsOn, ask: askRevoke, do: revokeToken, back: func(string) string { return accessPath }, right: access.ManageAccess, takesAway: true},
 
 	"pause_room":    {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Pause), back: roomPath, right: access.ManageRooms},
 	"resume_room":   {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Resume), back: roomPath, right: access.ManageRooms},
@@ -39,7 +54,8 @@ var acts = map[string]act{
 	"room_capacity": {part: roomsOn, ask: askCapacity, do: setCapacity, back: roomPath, right: access.ManageRooms},
 }
 
-func bulkOn(d *Dashboard) bool { return d.options.Bulk != nil }
+func bulkOn(d *Dashboard) bool   { return d.options.Bulk != nil }
+func topicsOn(d *Dashboard) bool { return d.options.Topics != nil }
 
 // confirmation is the page that says what an act will do.
 type confirmation struct {
@@ -102,8 +118,17 @@ func (d *Dashboard) known(ctx context.Context, key string) (act, error) {
 func refused(err error) error {
 	var settings *room.SettingsError
 	var transition *bulk.TransitionError
-	if errors.As(err, &settings) || errors.As(err, &transition) {
-		return &statusError{http.StatusConflict, err}
+	var unfinished *bulk.UnfinishedError
+	var run *bulk.RunError
+	for _, busy := range []error{topic.ErrNodeInUse, topic.ErrInvalidReplicas, group.ErrUnknownMember} {
+		if errors.Is(err, busy) {
+			return &statusError{http.StatusConflict, err}
+		}
+	}
+	for _, target := range []any{&settings, &transition, &unfinished, &run} {
+		if errors.As(err, target) {
+			return &statusError{http.StatusConflict, err}
+		}
 	}
 	return err
 }

@@ -13,11 +13,8 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 )
 
-const (
-	// maxScan is how many actions one page of a filtered list looks at, scanned of them at a time.
-	maxScan = 10_000
-	scanned = 500
-)
+// maxScan is how many actions one page of a filtered list looks at.
+const maxScan = 10_000
 
 // unfinished is the value of the filter by status that finds actions which have not finished.
 const unfinished = "unfinished"
@@ -73,7 +70,9 @@ type actionRow struct {
 type pill struct{ Class, Text string }
 
 type bulkList struct {
-	Off                  bool
+	Off bool
+	// Path is that of the list: of all actions, or of streams.
+	Path                 string
 	Tenant, Type, Status string
 	Statuses             []choice
 	Actions              []actionRow
@@ -92,10 +91,17 @@ func (d *Dashboard) showBulk() {
 	d.show(Prefix+"bulk/action", "action", d.action)
 	d.show(Prefix+"bulk/tenants", "tenants", d.tenants)
 	d.show(Prefix+"bulk/targets", "targets", d.targets)
+	d.show(Prefix+"bulk/streams", "bulk", d.actions)
+	d.show(Prefix+"bulk/schedules", "schedules", d.schedules)
+	d.show(Prefix+"bulk/schedule", "schedule", d.schedulePage)
+	d.show(Prefix+"bulk/failures", "failures", d.deadLetters)
+	d.show(Prefix+"bulk/workers", "workers", d.workers)
 }
 
 func bulkSub(r *request) []link {
-	return r.sub([2]string{"bulk.actions", "bulk"}, [2]string{"bulk.tenants", "bulk/tenants"}, [2]string{"bulk.targets", "bulk/targets"})
+	return r.sub([2]string{"bulk.actions", "bulk"}, [2]string{"bulk.streams", "bulk/streams"}, [2]string{"bulk.schedules", "bulk/schedules"},
+		[2]string{"bulk.letters", "bulk/failures"}, [2]string{"bulk.tenants", "bulk/tenants"}, [2]string{"bulk.targets", "bulk/targets"},
+		[2]string{"bulk.workers", "bulk/workers"})
 }
 
 // sub returns the links among the pages of a part, given the keys of their texts and their paths.
@@ -107,10 +113,15 @@ func (r *request) sub(pages ...[2]string) []link {
 	return links
 }
 
+// actions shows the list of actions, or that of streams.
 func (d *Dashboard) actions(r *request) (string, any, error) {
-	list := bulkList{Off: d.options.Bulk == nil, Tenant: r.get("tenant"), Type: r.get("type"), Status: r.get("status"), Sub: bulkSub(r)}
+	title, streams := r.t("nav.bulk"), r.URL.Path == Prefix+"bulk/streams"
+	if streams {
+		title = r.t("bulk.streams")
+	}
+	list := bulkList{Path: r.URL.Path, Off: d.options.Bulk == nil, Tenant: r.get("tenant"), Type: r.get("type"), Status: r.get("status"), Sub: bulkSub(r)}
 	if list.Off {
-		return r.t("nav.bulk"), list, nil
+		return title, list, nil
 	}
 	if !r.URL.Query().Has("status") {
 		list.Status = unfinished
@@ -118,37 +129,30 @@ func (d *Dashboard) actions(r *request) (string, any, error) {
 	for _, s := range statuses {
 		list.Statuses = append(list.Statuses, choice{s, r.word("status.", statusKey(s)), s == list.Status})
 	}
-	found, next, err := d.find(r.Context(), list.Tenant, list.Type, list.Status, r.get("after"))
+	found, next, err := d.find(r.Context(), bulk.ActionFilter{Tenant: list.Tenant, Callee: list.Type, Streams: streams, After: r.get("after")}, list.Status)
 	for i := range found {
 		list.Actions = append(list.Actions, d.actionRow(r.uiLanguage, &found[i]))
 	}
 	list.Pages = r.page(next)
-	return r.t("nav.bulk"), list, err
+	return title, list, err
 }
 
 // find returns a page of the actions that match, and after which to continue if there may be more.
-func (d *Dashboard) find(ctx context.Context, tenant, callee, status, after string) (found []bulk.Action, next string, err error) {
-	for range maxScan / scanned {
-		some, err := d.options.Bulk.Actions(ctx, bulk.ActionFilter{Unfinished: status == unfinished, After: after, Limit: scanned})
-		if err != nil {
-			return nil, "", err
-		}
-		for i := range some {
-			a := &some[i]
-			if (tenant == "" || a.Tenant == tenant) && (callee == "" || a.Type == callee || a.TargetName() == callee) &&
-				(status == "" || status == unfinished || string(a.Status) == status) {
-				if len(found) == pageSize {
-					return found, found[pageSize-1].ID, nil
-				}
-				found = append(found, *a)
-			}
-		}
-		if len(some) < scanned {
-			return found, "", nil
-		}
-		after = some[scanned-1].ID
+func (d *Dashboard) find(ctx context.Context, filter bulk.ActionFilter, status string) (found []bulk.Action, next string, err error) {
+	filter.Limit, filter.Look = pageSize+1, maxScan
+	if status != unfinished {
+		filter.Status = bulk.Status(status)
 	}
-	return found, after, nil
+	filter.Unfinished = status != "" && !filter.Status.Final() // which the store has in memory
+	found, err = d.options.Bulk.Actions(ctx, filter)
+	if further, ok := errors.AsType[*bulk.LookError](err); ok {
+		next, err = further.After, nil
+	}
+	if len(found) > pageSize {
+		found = found[:pageSize]
+		next = found[pageSize-1].ID
+	}
+	return found, next, err
 }
 
 func statusKey(status string) string {
@@ -209,6 +213,8 @@ type actionPage struct {
 	Failures    []failure
 	Pages       pager
 	Results     []fact
+	// Replayed is the newest replay of the action's failures; "" if there is none.
+	Replayed, ReplayedTo string
 	// Acts are those that the action's status allows.
 	Acts []link
 }
@@ -254,7 +260,12 @@ func (d *Dashboard) action(r *request) (string, any, error) {
 	default:
 		page.Acts = r.acts(a.ID, "pause_action", "cancel_action")
 	}
-	err = d.failures(r, &a, &page)
+	if err = d.failures(r, &a, &page); len(page.Failures) > 0 && a.Replayable() {
+		page.Acts = append(page.Acts, r.acts(a.ID, "replay_action")...)
+	}
+	if page.Replayed = a.LastReplay(); page.Replayed != "" {
+		page.ReplayedTo = actionPath(page.Replayed)
+	}
 	return a.ID, page, err
 }
 
@@ -313,7 +324,7 @@ func (d *Dashboard) failures(r *request, a *bulk.Action, page *actionPage) error
 		letters = letters[:pageSize]
 	}
 	for _, l := range letters {
-		page.Failures = append(page.Failures, failure{l.Index, l.Attempts, clock(l.FailedAt), l.Error, show(l.Payload)})
+		page.Failures = append(page.Failures, newFailure(&l))
 	}
 	page.Pages = r.page(next)
 	return nil

@@ -22,6 +22,9 @@ type fakeBulk struct {
 	settings bulk.Settings
 	rate     float64
 	load     bulk.FoundLoad
+	forces   []bulk.Workforce
+	planned  []bulk.Schedule
+	changed  bulk.Changed
 	did      []string
 	err      error
 }
@@ -36,20 +39,28 @@ func (f *fakeBulk) Action(_ context.Context, id string) (bulk.Action, error) {
 }
 
 func (f *fakeBulk) Actions(_ context.Context, filter bulk.ActionFilter) (page []bulk.Action, err error) {
-	past := filter.After == ""
+	past, looked := filter.After == "", 0
 	for _, a := range f.actions {
-		if past && (!filter.Unfinished || !a.Status.Final()) && len(page) < filter.Limit {
-			f.looked++
-			page = append(page, a)
+		if past && (!filter.Unfinished || !a.Status.Final()) {
+			looked++
+			if f.looked++; filter.Matches(&a) {
+				page = append(page, a)
+			}
+			switch {
+			case filter.Limit > 0 && len(page) == filter.Limit:
+				return page, nil
+			case looked == filter.Look:
+				return page, &bulk.LookError{After: a.ID}
+			}
 		}
 		past = past || a.ID == filter.After
 	}
 	return page, nil
 }
 
-func (f *fakeBulk) DeadLetters(_ context.Context, _ string, from int64, limit int) (page []bulk.DeadLetter, err error) {
+func (f *fakeBulk) DeadLetters(_ context.Context, id string, from int64, limit int) (page []bulk.DeadLetter, err error) {
 	for _, l := range f.letters {
-		if l.Index >= from && len(page) < limit {
+		if l.Index >= from && len(page) < limit && (l.Action == "" || l.Action == id) {
 			page = append(page, l)
 		}
 	}
@@ -77,6 +88,50 @@ func (f *fakeBulk) Cancel(_ context.Context, id string) (bulk.Action, error) {
 	return f.act("cancel", id)
 }
 
+func (f *fakeBulk) Replay(_ context.Context, id string) (bulk.Action, error) {
+	return f.act("replay", id)
+}
+
+func (f *fakeBulk) Change(_ context.Context, c bulk.Change) (bulk.Changed, error) {
+	if !c.DryRun {
+		f.did = append(f.did, fmt.Sprintf("%s of %s", c.Do, c.Tenant))
+	}
+	return f.changed, f.err
+}
+
+func (f *fakeBulk) Workforces(context.Context) ([]bulk.Workforce, error) { return f.forces, nil }
+func (f *fakeBulk) Schedules(context.Context) ([]bulk.Schedule, error)   { return f.planned, nil }
+
+func (f *fakeBulk) Schedule(_ context.Context, name string) (bulk.Schedule, error) {
+	for _, s := range f.planned {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return bulk.Schedule{}, bulk.ErrNoSchedule
+}
+
+func (f *fakeBulk) actSchedule(verb, name string) (bulk.Schedule, error) {
+	_, err := f.act(verb, name)
+	return bulk.Schedule{}, err
+}
+
+func (f *fakeBulk) PauseSchedule(_ context.Context, name string) (bulk.Schedule, error) {
+	return f.actSchedule("pause", name)
+}
+
+func (f *fakeBulk) ResumeSchedule(_ context.Context, name string) (bulk.Schedule, error) {
+	return f.actSchedule("resume", name)
+}
+func (f *fakeBulk) RunNow(_ context.Context, name string) (bulk.Action, error) {
+	return f.act("run", name)
+}
+
+func (f *fakeBulk) RemoveSchedule(_ context.Context, name string) error {
+	_, err := f.act("remove", name)
+	return err
+}
+
 // many returns actions of which every hundredth has not finished.
 func many(n int) []bulk.Action {
 	actions := make([]bulk.Action, n)
@@ -97,8 +152,8 @@ func TestActionsArePaged(t *testing.T) {
 		query             string
 		shown, pages, max int
 	}{
-		{"", 250, 6, 6 * scanned},
-		{"?status=RUNNING", 250, 6, 4 * maxScan},
+		{"", 250, 5, 6 * pageSize},
+		{"?status=RUNNING", 250, 5, 6 * pageSize},
 		{"?status=&tenant=acme&type=none", 0, 3, 3 * maxScan},
 		{"?status=FAILED", 0, 3, 3 * maxScan},
 	} {

@@ -1,10 +1,12 @@
 package web
 
 import (
+	"context"
 	"net"
 	"slices"
 	"strconv"
 
+	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 )
 
@@ -13,6 +15,7 @@ type nodeRow struct {
 	Here, Alive, Draining   bool
 	Kafka, HTTP, Rack       string
 	Leads, Replicas, Behind int
+	Acts                    []link
 }
 
 type clusterPage struct {
@@ -20,16 +23,29 @@ type clusterPage struct {
 	ID                     string
 	Nodes                  []nodeRow
 	Partitions, Leaderless int
-	Disk                   string
+	// Moving counts the partitions whose replicas are being moved.
+	Moving int
+	// Acts reports whether any node has acts.
+	Acts bool
+	Disk string
 }
 
 func (d *Dashboard) showCluster() {
 	d.show(Prefix+"cluster", "cluster", func(r *request) (string, any, error) {
 		page := clusterPage{Off: d.options.Topics == nil}
-		if !page.Off {
-			d.nodes(r, &page)
+		if page.Off {
+			return r.t("nav.cluster"), page, nil
 		}
-		return r.t("nav.cluster"), page, nil
+		d.nodes(r, &page)
+		for i := range page.Nodes {
+			if n := &page.Nodes[i]; len(page.Nodes) > 1 {
+				n.Acts = r.acts(strconv.Itoa(int(n.ID)), map[bool]string{false: "drain_node", true: "resume_node"}[n.Draining])
+				page.Acts = page.Acts || len(n.Acts) > 0
+			}
+		}
+		moves, err := d.options.Topics.Reassignments(r.Context())
+		page.Moving = len(moves)
+		return r.t("nav.cluster"), page, err
 	})
 	d.show(Prefix+"settings", "settings", func(r *request) (string, any, error) {
 		text, err := d.options.Settings()
@@ -80,5 +96,43 @@ func (d *Dashboard) nodes(r *request, page *clusterPage) {
 	}
 	if all, free, err := topics.Volume(); err == nil {
 		page.Disk = r.t("cluster.free", size(free), size(all))
+	}
+}
+
+func clusterPath(string) string { return Prefix + "cluster" }
+
+// nodeOf returns the number of a node that is registered.
+func (d *Dashboard) nodeOf(name string) (int32, error) {
+	for _, n := range d.options.Topics.Nodes() {
+		if strconv.Itoa(int(n.ID)) == name {
+			return n.ID, nil
+		}
+	}
+	return 0, topic.ErrNoNode
+}
+
+func askDrain(d *Dashboard, r *request, name, _ string) (string, error) {
+	id, err := d.nodeOf(name)
+	if err != nil {
+		return "", err
+	}
+	var page clusterPage
+	d.nodes(r, &page)
+	for _, n := range page.Nodes {
+		if n.ID == id {
+			return r.t("ask."+r.get("do"), id, number(int64(n.Replicas)), number(int64(n.Leads))), nil
+		}
+	}
+	return "", topic.ErrNoNode
+}
+
+// drainNode returns the act that drains a node, or ends that.
+func drainNode(drain bool) func(context.Context, *Dashboard, string, string) error {
+	return func(ctx context.Context, d *Dashboard, name, _ string) error {
+		id, err := d.nodeOf(name)
+		if err == nil {
+			_, err = d.options.Topics.Drain(ctx, id, drain)
+		}
+		return err
 	}
 }

@@ -30,6 +30,7 @@ type snapshot struct {
 // byLabel are the metrics that are kept by a label, and which. Each has at most some thousand values.
 var byLabel = map[string]string{
 	"bulk_action_jobs_total":               "tenant",
+	"bulk_action_attempts_total":           "type",
 	"bulk_action_target_down":              "target",
 	"bulk_action_target_found_concurrency": "target",
 	"topic_partition_end_offset":           "topic",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/topic"
@@ -26,6 +27,16 @@ type Bulk interface {
 	Pause(ctx context.Context, id string) (bulk.Action, error)
 	Resume(ctx context.Context, id string) (bulk.Action, error)
 	Cancel(ctx context.Context, id string) (bulk.Action, error)
+	Replay(ctx context.Context, id string) (bulk.Action, error)
+	Change(ctx context.Context, c bulk.Change) (bulk.Changed, error)
+
+	Workforces(ctx context.Context) ([]bulk.Workforce, error)
+	Schedules(ctx context.Context) ([]bulk.Schedule, error)
+	Schedule(ctx context.Context, name string) (bulk.Schedule, error)
+	PauseSchedule(ctx context.Context, name string) (bulk.Schedule, error)
+	ResumeSchedule(ctx context.Context, name string) (bulk.Schedule, error)
+	RunNow(ctx context.Context, name string) (bulk.Action, error)
+	RemoveSchedule(ctx context.Context, name string) error
 }
 
 // Rooms is what the dashboard needs of room's engine; room.Engine says what each method promises.
@@ -50,11 +61,13 @@ type Topics interface {
 	Node() int32
 	Nodes() []topic.Node
 	Volume() (total, free int64, err error)
+	Drain(ctx context.Context, node int32, drain bool) (moves int, err error)
+	Reassignments(ctx context.Context) ([]broker.Reassignment, error)
 }
 
 // missing reports whether an error says that there is no such thing.
 func missing(err error) bool {
-	for _, target := range []error{bulk.ErrNotFound, room.ErrNoRoom, topic.ErrNoTopic, topic.ErrNoPartition, group.ErrNoGroup} {
+	for _, target := range []error{bulk.ErrNotFound, bulk.ErrNoSchedule, room.ErrNoRoom, topic.ErrNoTopic, topic.ErrNoPartition, topic.ErrNoNode, group.ErrNoGroup, access.ErrNotFound} {
 		if errors.Is(err, target) {
 			return true
 		}

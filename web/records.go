@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 )
@@ -29,6 +28,8 @@ type recordRow struct {
 	Headers    []headerRow
 	// MoreHeaders counts those that are not shown.
 	MoreHeaders int
+
+	at time.Time
 }
 
 type headerRow struct {
@@ -55,10 +56,7 @@ func recordsPath(name string, partition int32) string {
 }
 
 func (d *Dashboard) records(r *request) (string, any, error) {
-	if err := need(r.Context(), access.Consume); err != nil {
-		return "", nil, err
-	}
-	t, err := d.findTopic(r)
+	t, err := d.readable(r)
 	if err != nil {
 		return "", nil, err
 	}
@@ -108,9 +106,9 @@ func (d *Dashboard) from(r *request, p *broker.Partition, ends broker.Ends) (int
 		}
 		from = offset
 	} else if text := r.get("time"); text != "" {
-		at, err := time.Parse("2006-01-02T15:04", text[:min(len(text), len("2006-01-02T15:04"))])
+		at, err := parseTime(text)
 		if err != nil {
-			return 0, &statusError{400, errors.New("time " + strconv.Quote(text) + ": want a time in UTC, as 2006-01-02T15:04")}
+			return 0, err
 		}
 		if from, _, err = p.OffsetAt(r.Context(), at.UnixMilli()); err != nil {
 			return 0, err
@@ -170,7 +168,8 @@ func (d *Dashboard) readBatch(r *request, batch topic.Batch, from int64, rows *[
 }
 
 func showRecord(record *topic.Record) recordRow {
-	row := recordRow{Offset: record.Offset, Time: clock(time.UnixMilli(record.Timestamp)), Key: show(record.Key), Value: show(record.Value)}
+	at := time.UnixMilli(record.Timestamp)
+	row := recordRow{Offset: record.Offset, Time: clock(at), at: at, Key: show(record.Key), Value: show(record.Value)}
 	for i, h := range record.Headers {
 		if i == maxHeaders {
 			row.MoreHeaders = len(record.Headers) - maxHeaders

@@ -104,7 +104,7 @@ func (l *uiLanguage) phase(p room.Phase) pill {
 func roomFacts(l *uiLanguage, v *room.View) []fact {
 	s, status := v.Room.Settings.WithDefaults(), &v.Status
 	facts := []fact{
-		{l.t("room.entered"), number(status.Entered)}, {l.t("room.admitted"), number(status.CameIn())}, {l.t("room.noshows"), number(status.NoShows)},
+		{l.t("room.entered"), number(status.Entered)}, {l.t("room.admitted"), number(status.CameIn())}, {l.t("room.noshows"), l.t("room.noshow_part", number(status.NoShows), percent(status.NoShows, status.Admitted))},
 		{l.t("room.departed"), number(status.Departed)}, {l.t("room.expired"), number(status.Expired)}, {l.t("room.called"), number(status.Called)},
 		{l.t("room.claim"), l.span(s.ClaimWindow)}, {l.t("room.abandon"), l.span(s.AbandonAfter)}, {l.t("room.most"), number(s.MaxWaiting)},
 	}
@@ -112,6 +112,9 @@ func roomFacts(l *uiLanguage, v *room.View) []fact {
 		facts = append(facts, fact{l.t("room.ttl"), l.span(s.PassTTL)})
 	} else {
 		facts = append(facts, fact{l.t("room.interval"), l.span(s.Interval)}, fact{l.t("room.stay"), l.span(s.Stay)})
+	}
+	if v.Waits != nil {
+		facts = append(facts, fact{l.t("room.waits"), l.t("room.waits_half", l.span(v.Waits.P50), l.span(v.Waits.P95))})
 	}
 	if !s.OpensAt.IsZero() {
 		facts = append(facts, fact{l.t("room.opensat"), clock(s.OpensAt)})

@@ -15,6 +15,7 @@ func TestRoomsSayWhatTheyDo(t *testing.T) {
 	outflow := 0.5
 	now := time.Now()
 	shop := room.View{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 200}}, Phase: room.Queueing, Outflow: &outflow,
+		Waits:  &room.Waits{P50: 90 * time.Second, P95: 4 * time.Minute, Of: 60},
 		Status: room.Status{Waiting: 60, Inside: 150, Admitted: 100, NoShows: 25, Now: now}}
 	fair := room.View{Room: room.Room{Name: "fair", Settings: room.Settings{Mode: room.Park, Batch: 500, Interval: time.Minute, OpensAt: now.Add(time.Hour)}},
 		Phase: room.Closed, Status: room.Status{Now: now}}
@@ -22,6 +23,7 @@ func TestRoomsSayWhatTheyDo(t *testing.T) {
 	says(t, text(t, d, "/ui/rooms"),
 		"fair closed opens in 60 min 0 500 a batch 0 0 – – amusement park", "shop queueing 150 of 200 60 30 about 2 min 25 % bank teller")
 	says(t, text(t, d, "/ui/rooms/room?name=fair"), "Open now", "Pause")
+	says(t, text(t, d, "/ui/rooms/room?name=shop"), "No-shows 25, 25 % of those called", "Waits of the last 10 minutes p50 90 s, p95 4 min")
 	if page := text(t, d, "/ui/rooms/room?name=shop"); strings.Contains(page, "Open now") {
 		t.Error("an open room can be opened")
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
+
+	"github.com/sluice-project/sluice/access"
 )
 
 //go:embed pages
@@ -44,15 +46,21 @@ func parseScreens(l *uiLanguage) (screens, error) {
 	return parsed, nil
 }
 
-// sections are the entries of the navigation: the key of each text, and its path.
-var sections = []struct{ key, path string }{
-	{"nav.overview", Prefix}, {"nav.bulk", Prefix + "bulk"}, {"nav.rooms", Prefix + "rooms"}, {"nav.topics", Prefix + "topics"},
-	{"nav.cluster", Prefix + "cluster"}, {"nav.settings", Prefix + "settings"},
+// sections are the entries of the navigation: the key of each text, its path, and the right of those who see it.
+var sections = []struct {
+	key, path string
+	right     access.Right
+}{
+	{"nav.overview", Prefix, look}, {"nav.bulk", Prefix + "bulk", look}, {"nav.rooms", Prefix + "rooms", look}, {"nav.topics", Prefix + "topics", look},
+	{"nav.cluster", Prefix + "cluster", look}, {"nav.access", accessPath, access.ManageAccess}, {"nav.settings", Prefix + "settings", look},
 }
 
 func nav(r *request) []link {
 	var links []link
 	for _, s := range sections {
+		if !may(r.Context(), s.right) {
+			continue
+		}
 		current := r.URL.Path == s.path || s.path != Prefix && strings.HasPrefix(r.URL.Path, s.path)
 		links = append(links, link{Text: r.t(s.key), To: s.path, Current: current})
 	}

@@ -16,6 +16,8 @@ import (
 // Accounts knows the tokens; access.Accounts says what each method promises.
 type Accounts interface {
 	Bearer(secret string) (*access.Principal, error)
+	List() []access.Token
+	Revoke(ctx context.Context, name string) error
 }
 
 // look is what somebody needs who uses the dashboard: to see all parts. Their token has no limits: the pages are

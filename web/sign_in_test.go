@@ -1,12 +1,14 @@
 package web
 
 import (
+	"context"
 	"crypto/tls"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
@@ -23,6 +25,25 @@ func (f fakeAccounts) Bearer(secret string) (*access.Principal, error) {
 	return nil, access.ErrUnknown
 }
 
+func (f fakeAccounts) List() (list []access.Token) {
+	for _, name := range []string{"operator", "viewer", "tenant", "shop"} {
+		if p := f[name]; p != nil {
+			list = append(list, access.Token{Principal: *p, Created: time.Now().Add(-time.Hour)})
+		}
+	}
+	return list
+}
+
+func (f fakeAccounts) Revoke(_ context.Context, name string) error {
+	for secret, p := range f {
+		if p.Name == name {
+			delete(f, secret)
+			return nil
+		}
+	}
+	return access.ErrNotFound
+}
+
 var tokens = fakeAccounts{
 	"operator": {Name: "ops", Roles: []access.Role{access.Operator}},
 	"viewer":   {Name: "watcher", Roles: []access.Role{access.Viewer}},
@@ -34,8 +55,8 @@ var tokens = fakeAccounts{
 func TestPagesNeedASignIn(t *testing.T) {
 	rooms := &fakeRooms{views: []room.View{{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Open}}}
 	d := newTest(t, Options{Accounts: tokens, Rooms: rooms, Bulk: &fakeBulk{actions: []bulk.Action{{Spec: bulk.Spec{ID: "x"}}}}})
-	for _, path := range []string{"", "bulk", "bulk/action?name=x", "bulk/tenants", "bulk/targets", "rooms", "rooms/room?name=shop", "topics", "topics/topic", "topics/records",
-		"topics/groups", "topics/group", "cluster", "settings", "act?do=pause_room&name=shop", "none"} {
+	for _, path := range []string{"", "bulk", "bulk/action?name=x", "bulk/tenants", "bulk/targets", "bulk/streams", "bulk/schedules", "bulk/schedule?name=x", "bulk/failures", "bulk/workers", "rooms", "rooms/room?name=shop", "topics", "topics/topic", "topics/records",
+		"topics/groups", "topics/group", "topics/reset", "topics/tail", "cluster", "access", "access/audit", "settings", "act?do=pause_room&name=shop", "none"} {
 		for _, cookie := range []string{"", "sluice-token=", "sluice-token=wrong", "sluice-token=tenant", "sluice-token=shop", "__Host-sluice=operator"} {
 			w := ask(d, "GET", Prefix+path, "", "Cookie", cookie)
 			if to := w.Header().Get("Location"); w.Code != http.StatusSeeOther || to != signInPath+"?to="+url.QueryEscape(Prefix+path) {
@@ -70,8 +91,10 @@ func TestRolesOnPages(t *testing.T) {
 				t.Errorf("%s: %s has acts: %v", test.secret, path, !test.acts)
 			}
 		}
-		if w := ask(d, "GET", "/ui/topics/records?name=none", "", "Cookie", cookie); w.Code != test.records {
-			t.Errorf("%s: records: %d", test.secret, w.Code)
+		for _, page := range []string{"records", "tail"} {
+			if w := ask(d, "GET", "/ui/topics/"+page+"?name=none", "", "Cookie", cookie); w.Code != test.records {
+				t.Errorf("%s: %s: %d", test.secret, page, w.Code)
+			}
 		}
 		w := ask(d, "POST", "/ui/act", "do=pause_room&name=shop", "Cookie", cookie)
 		if (w.Code == http.StatusForbidden) == test.acts || (len(rooms.did) == 1) != test.acts {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 )
@@ -27,8 +28,10 @@ func (d *Dashboard) showTopics() {
 	d.show(Prefix+"topics", "topics", d.topics)
 	d.show(Prefix+"topics/topic", "topic", d.topic)
 	d.show(Prefix+"topics/records", "records", d.records)
+	d.show(Prefix+"topics/tail", "tail", d.tail)
 	d.show(Prefix+"topics/groups", "groups", d.groups)
 	d.show(Prefix+"topics/group", "group", d.consumerGroup)
+	d.show(Prefix+"topics/reset", "reset", d.reset)
 }
 
 func topicSub(r *request) []link {
@@ -98,8 +101,10 @@ type settingRow struct {
 }
 
 type topicPage struct {
-	Sub        []link
-	Row        topicRow
+	Sub []link
+	Row topicRow
+	// Tail leads to the newest records; "" if the sender may not see them.
+	Tail       string
 	Where      string
 	Partitions []partitionRow
 	Pages      pager
@@ -113,6 +118,9 @@ func (d *Dashboard) topic(r *request) (string, any, error) {
 	}
 	settings, own := t.Settings(), t.Own()
 	page := topicPage{Sub: topicSub(r), Row: d.topicRow(r.Context(), t), Where: settings.ViewWhere}
+	if may(r.Context(), access.Consume) && access.From(r.Context()).Topic(t.Name()) {
+		page.Tail = named("topics/tail", t.Name())
+	}
 	from, _ := strconv.Atoi(r.get("after")) // else from the first
 	partitions := t.Partitions()
 	next := ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -134,6 +135,42 @@ func TestRecordsAreShownAsTheyAre(t *testing.T) {
 	})
 }
 
+// A tail has the newest records of all partitions, the newest first.
+func TestTailOfATopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		orders := create(t, b, "orders", 2)
+		began := time.Now()
+		for i := range 60 {
+			appendTo(t, orders, topic.Record{Value: fmt.Appendf(nil, "first %d.", i), Timestamp: began.Add(time.Duration(i) * time.Minute).UnixMilli()})
+		}
+		batch, err := topic.NewBatch([]topic.Record{{Value: []byte(hostile), Timestamp: began.Add(58*time.Minute + time.Second).UnixMilli()}}, topic.BatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		appending, err := orders.Append(t.Context(), 1, []topic.Batch{batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := appending.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d := newTest(t, Options{Topics: b})
+		says(t, text(t, d, "/ui/topics/topic?name=orders"), "Newest records, live")
+		page := text(t, d, "/ui/topics/tail?name=orders")
+		last, other, before := strings.Index(page, "first 59."), strings.Index(page, hostile), strings.Index(page, "first 58.")
+		if last < 0 || other < last || before < other || strings.Count(page, "first ") != 25 || strings.Contains(page, "first 34.") {
+			t.Errorf("not the newest records, the newest first: %s", page)
+		}
+		if !strings.Contains(ask(d, "GET", "/ui/topics/tail?name=orders", "").Body.String(), "data-live") {
+			t.Error("the tail is not live")
+		}
+		if w := ask(d, "GET", "/ui/topics/tail?name=none", ""); w.Code != http.StatusNotFound {
+			t.Errorf("a topic that does not exist: %d", w.Code)
+		}
+	})
+}
+
 func TestGroupsShowTheirLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -154,6 +191,109 @@ func TestGroupsShowTheirLag(t *testing.T) {
 		says(t, text(t, d, groupPath(hostile)), "orders 0 4 10 6")
 		if w := ask(d, "GET", groupPath("none"), ""); w.Code != http.StatusNotFound {
 			t.Errorf("a group that does not exist: %d", w.Code)
+		}
+	})
+}
+
+// A reset shows where the group would go on, and then does that. It is refused while the group has members.
+func TestGroupReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		orders := create(t, b, "orders", 2)
+		began := time.Now()
+		for i := range 10 {
+			appendTo(t, orders, topic.Record{Value: []byte("x"), Timestamp: began.Add(time.Duration(i) * time.Minute).UnixMilli()})
+		}
+		groups := b.Groups()
+		commit := groups.Commit(group.CommitRequest{MemberIdentity: group.MemberIdentity{Group: hostile, Generation: -1}, Offsets: []group.OffsetCommit{{Topic: "orders", Offset: 4}}})
+		if _, err := commit.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		d := newTest(t, Options{Topics: b})
+		says(t, text(t, d, groupPath(hostile)), "Go on at", "orders")
+		name := url.QueryEscape(hostile)
+		says(t, text(t, d, "/ui/topics/reset?name="+name+"&topic=orders&to=end"), "0 4 10 0 6 1 – 0 – –", "0 records are read again, and 6 are skipped")
+		for place, want := range map[string]struct {
+			row   string
+			value string
+			then  int64
+		}{
+			"to=start": {"0 4 0 4 0", "start orders", 0},
+			"to=end":   {"0 4 10 0 6", "end orders", 10},
+			"to=time&time=" + began.UTC().Add(7*time.Minute).Format("2006-01-02T15:04"): {
+				"0 4 7 0 3", began.UTC().Add(7*time.Minute).Format("2006-01-02T15:04") + " orders", 7},
+			"to=time&time=2200-01-01T00:00": {"0 4 10 0 6", "2200-01-01T00:00 orders", 10},
+		} {
+			page := text(t, d, "/ui/topics/reset?name="+name+"&topic=orders&"+place)
+			says(t, page, "Group "+hostile+" goes on elsewhere in topic orders", want.row)
+			if at, err := groups.Offsets(hostile); err != nil || at["orders"][0].Offset != 4 {
+				t.Fatalf("the preview has moved the group: %v %v", at, err)
+			}
+			form := url.Values{"do": {"reset_group"}, "name": {hostile}, "value": {want.value}}.Encode()
+			if w := ask(d, "POST", "/ui/act", form); w.Code != http.StatusSeeOther {
+				t.Fatalf("%s: %d %s", place, w.Code, w.Body)
+			}
+			if at, err := groups.Offsets(hostile); err != nil || at["orders"][0].Offset != want.then {
+				t.Errorf("%s: %v %v, want offset %d", place, at, err, want.then)
+			}
+			if _, err := groups.Commit(group.CommitRequest{MemberIdentity: group.MemberIdentity{Group: hostile, Generation: -1}, Offsets: []group.OffsetCommit{{Topic: "orders", Offset: 4}}}).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for query, want := range map[string]int{"topic=none&to=end": 404, "topic=orders&to=time&time=noon": 400, "topic=orders&to=": 400} {
+			if w := ask(d, "GET", "/ui/topics/reset?name="+name+"&"+query, ""); w.Code != want {
+				t.Errorf("%q: %d, want %d", query, w.Code, want)
+			}
+		}
+		groups.Join(group.JoinRequest{Group: "busy", Session: 10 * time.Second, Rebalance: 10 * time.Second, ProtocolType: "consumer", Protocols: []group.Protocol{{Name: "range"}}})
+		if w := ask(d, "GET", "/ui/topics/reset?name=busy&topic=orders&to=end", ""); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "stop them first") {
+			t.Errorf("a group with members: %d %s", w.Code, w.Body)
+		}
+		if w := ask(d, "POST", "/ui/act", "do=reset_group&name=busy&value=end+orders"); w.Code != http.StatusConflict {
+			t.Errorf("a group with members is reset: %d", w.Code)
+		}
+	})
+}
+
+// nodesOf is a broker with other nodes, that records what is drained.
+type nodesOf struct {
+	*broker.Broker
+	nodes   []topic.Node
+	drained []string
+	err     error
+}
+
+func (n *nodesOf) Nodes() []topic.Node { return n.nodes }
+
+func (n *nodesOf) Drain(_ context.Context, node int32, drain bool) (int, error) {
+	n.drained = append(n.drained, fmt.Sprint(node, " ", drain))
+	return 0, n.err
+}
+
+func TestNodesAreDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		create(t, b, "orders", 3)
+		n := &nodesOf{Broker: b, nodes: []topic.Node{{ID: b.Node(), Alive: true}, {ID: 7, Draining: true}}}
+		d := newTest(t, Options{Topics: n})
+		says(t, text(t, d, "/ui/cluster"), "alive this server 3 3 0 Drain", "does not answer draining 0 0 0 End draining")
+		here := fmt.Sprint(b.Node())
+		says(t, text(t, d, "/ui/act?do=drain_node&name="+here), "Node "+here+" gives its 3 replicas to other nodes, the 3 included that it leads")
+		says(t, text(t, d, "/ui/act?do=resume_node&name=7"), "Node 7 may get replicas again")
+		if len(n.drained) > 0 {
+			t.Errorf("asking has drained %v", n.drained)
+		}
+		ask(d, "POST", "/ui/act", "do=drain_node&name="+here)
+		ask(d, "POST", "/ui/act", "do=resume_node&name=7")
+		if got := strings.Join(n.drained, ", "); got != here+" true, 7 false" {
+			t.Errorf("drained %s", got)
+		}
+		if w := ask(d, "POST", "/ui/act", "do=drain_node&name=9"); w.Code != http.StatusNotFound || len(n.drained) != 2 {
+			t.Errorf("a node that does not exist: %d", w.Code)
+		}
+		n.err = topic.ErrNodeInUse
+		if w := ask(d, "POST", "/ui/act", "do=drain_node&name=7"); w.Code != http.StatusConflict {
+			t.Errorf("a node that cannot be drained: %d", w.Code)
 		}
 	})
 }

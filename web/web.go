@@ -101,6 +101,7 @@ func New(options Options) (*Dashboard, error) {
 	d.showRooms()
 	d.showTopics()
 	d.showCluster()
+	d.showAccess()
 	d.takeActs()
 	d.showSignIn()
 	own := http.NewCrossOriginProtection()

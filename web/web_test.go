@@ -167,11 +167,11 @@ func TestSettingsAreShown(t *testing.T) {
 
 func TestPartsThatAreOffAreShownAsOff(t *testing.T) {
 	d := newTest(t, Options{})
-	for _, path := range []string{"bulk", "bulk/tenants", "bulk/targets", "rooms", "topics", "topics/groups", "cluster"} {
+	for _, path := range []string{"bulk", "bulk/tenants", "bulk/targets", "bulk/streams", "bulk/schedules", "bulk/failures", "bulk/workers", "rooms", "topics", "topics/groups", "cluster"} {
 		says(t, text(t, d, Prefix+path), "off in this server")
 		says(t, text(t, d, Prefix+path+"?lang=ko"), "이 서버에서 꺼져 있음")
 	}
-	for _, path := range []string{"bulk/action", "rooms/room", "topics/topic", "topics/records", "topics/group"} {
+	for _, path := range []string{"bulk/action", "bulk/schedule", "rooms/room", "topics/topic", "topics/records", "topics/group", "topics/reset", "topics/tail"} {
 		if w := ask(d, "GET", Prefix+path+"?name=x", ""); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, w.Code)
 		}

@@ -257,3 +257,20 @@ func TestTextsOfRequests(t *testing.T) {
 		t.Errorf("got %q", kept)
 	}
 }
+
+// The latest entries are in memory, the newest first, and no more than Kept.
+func TestLatest(t *testing.T) {
+	var none *Trail
+	if got := none.Latest(); got != nil {
+		t.Errorf("without a trail: %v", got)
+	}
+	trail := New(Options{Node: "n"})
+	for i := range Kept + 50 {
+		trail.Record(access.Submit, Entry{Edge: HTTP, Operation: fmt.Sprint("op ", i), Outcome: Allowed})
+	}
+	trail.Record(access.ReadBulk, Entry{Edge: HTTP, Operation: "read", Outcome: Allowed})
+	latest := trail.Latest()
+	if len(latest) != Kept || latest[0].Operation != fmt.Sprint("op ", Kept+49) || latest[Kept-1].Operation != "op 50" || latest[0].Node != "n" || latest[0].Time.IsZero() {
+		t.Errorf("%d entries, from %+v to %+v", len(latest), latest[0], latest[len(latest)-1])
+	}
+}

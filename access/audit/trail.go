@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +40,13 @@ type Trail struct {
 	repeats repeats
 	file    *file // nil: none
 	sinks   []*sink
+
+	mu     sync.Mutex
+	latest []Entry // the oldest first
 }
+
+// Kept is how many of the latest entries a trail has in memory.
+const Kept = 200
 
 // New returns a trail. Entries wait until it is started.
 func New(options Options) *Trail {
@@ -123,8 +131,23 @@ func (t *Trail) addRepeated() {
 	}
 }
 
+// Latest returns up to Kept entries since the start of the server, the latest first.
+func (t *Trail) Latest() []Entry {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	latest := slices.Clone(t.latest)
+	slices.Reverse(latest)
+	return latest
+}
+
 func (t *Trail) add(e Entry) {
 	e = t.complete(e)
+	t.mu.Lock()
+	t.latest = append(t.latest[max(0, len(t.latest)-Kept+1):], e)
+	t.mu.Unlock()
 	for _, s := range t.sinks {
 		s.add(e)
 	}

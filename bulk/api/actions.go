@@ -105,9 +105,16 @@ func (s *server) list(ctx context.Context, in *inList) (*object[wire.Actions], e
 // page returns the actions of a page, and what the next one begins after; nil if there is
 // none. It looks for one more action than fits, which shows whether there is a next page.
 func (s *server) page(ctx context.Context, in *inList) (found []bulk.Action, next *string, err error) {
-	if status := bulk.Status(in.Status); status != "" && !status.Final() && (in.Tenant != "" && sees(ctx, in.Tenant) || !limited(ctx)) { // the store has these in memory
-		filter := bulk.ActionFilter{Tenant: in.Tenant, Status: status, Unfinished: true, After: in.After, Limit: in.Limit + 1}
+	status := bulk.Status(in.Status)
+	if in.Tenant != "" && sees(ctx, in.Tenant) || !limited(ctx) {
+		filter := bulk.ActionFilter{Tenant: in.Tenant, Status: status, After: in.After, Limit: in.Limit + 1}
+		if filter.Unfinished = status != "" && !status.Final(); !filter.Unfinished { // the store has those in memory
+			filter.Look = maxScan
+		}
 		found, err = s.engine.Actions(ctx, filter)
+		if further, ok := errors.AsType[*bulk.LookError](err); ok {
+			next, err = &further.After, nil
+		}
 	} else {
 		next, err = s.scan(ctx, in.After, in.Limit+1, maxScan, func(a *bulk.Action) (bool, error) {
 			if (in.Tenant == "" || in.Tenant == a.Tenant) && (status == "" || status == a.Status) {

@@ -196,11 +196,19 @@ func (e *fakeEngine) Action(_ context.Context, id string) (bulk.Action, error) {
 func (e *fakeEngine) Actions(_ context.Context, f bulk.ActionFilter) (list []bulk.Action, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	begun := f.After == ""
+	begun, looked := f.After == "", 0
 	for _, a := range e.actions {
-		matches := (f.Tenant == "" || a.Tenant == f.Tenant) && (f.Status == "" || a.Status == f.Status)
-		if begun && matches && (f.Limit == 0 || len(list) < f.Limit) {
-			list = append(list, a.Action)
+		if begun {
+			looked++
+			if f.Matches(&a.Action) {
+				list = append(list, a.Action)
+			}
+			switch {
+			case f.Limit > 0 && len(list) == f.Limit:
+				return list, e.fail["Actions"]
+			case looked == f.Look:
+				return list, &bulk.LookError{After: a.ID}
+			}
 		}
 		begun = begun || a.ID == f.After
 	}

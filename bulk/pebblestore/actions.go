@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -177,48 +176,6 @@ func (s *Store) Action(_ context.Context, id string) (bulk.Action, error) {
 	return s.present(number)
 }
 
-// Actions implements bulk.Store. It holds s.mu for some actions at a time, so that a long list
-// delays no other call.
-func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
-	done, err := s.hold()
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	first := uint64(0)
-	if filter.After != "" {
-		s.mu.Lock()
-		first, err = s.lookup(filter.After)
-		s.mu.Unlock()
-		if err != nil {
-			return nil, err
-		}
-		first++
-	}
-	take := func(record bulk.Action) bool {
-		if matches(&record, filter) {
-			actions = append(actions, record)
-		}
-		return ctx.Err() == nil && (filter.Limit == 0 || len(actions) < filter.Limit)
-	}
-	switch {
-	case filter.Number > 0:
-		s.mu.Lock()
-		record, err := s.present(filter.Number)
-		s.mu.Unlock()
-		if errors.Is(err, bulk.ErrNotFound) {
-			return nil, nil
-		}
-		take(record)
-		return actions, err
-	case filter.Unfinished:
-		err = s.eachLive(first, take)
-	default:
-		err = s.each(first, take)
-	}
-	return actions, errors.Join(err, ctx.Err())
-}
-
 // tell records that an action has changed, for Changes.
 func (s *Store) tell(a *action) {
 	if !a.untold {
@@ -249,109 +206,6 @@ func (s *Store) Changes(ctx context.Context, most int) (c bulk.Changes, err erro
 	}
 	c.More = len(s.untold) > 0
 	return c, s.state
-}
-
-// eachLive calls f for the unfinished actions from a number on, in order, until
-// it returns false.
-func (s *Store) eachLive(first uint64, f func(bulk.Action) bool) error {
-	for {
-		numbers := make([]uint64, 0, holdMost)
-		err := pebblekv.Scan(s.db, numberKey(keyLive, first), []byte{keyLive + 1}, func(key, _ []byte) (bool, error) {
-			numbers = append(numbers, binary.BigEndian.Uint64(key[1:]))
-			return len(numbers) < holdMost, nil
-		})
-		if err != nil {
-			return err
-		}
-		for _, record := range s.presentOf(numbers) {
-			if !f(record) {
-				return nil
-			}
-		}
-		if len(numbers) < holdMost {
-			return nil
-		}
-		first = numbers[len(numbers)-1] + 1
-	}
-}
-
-// presentOf returns those actions that are unfinished.
-func (s *Store) presentOf(numbers []uint64) (records []bulk.Action) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, number := range numbers {
-		if a := s.actions[number]; a != nil {
-			records = append(records, a.record)
-		}
-	}
-	return records
-}
-
-// listed is an action that is listed, by its key and value on disk. Of a live one the record
-// is that in memory.
-type listed struct {
-	number uint64
-	value  []byte
-	live   bool
-	record bulk.Action
-}
-
-// each calls f for the actions from a number on, in order, until it returns false.
-func (s *Store) each(first uint64, f func(bulk.Action) bool) error {
-	for {
-		page, err := s.listedFrom(first)
-		if err != nil {
-			return err
-		}
-		for i := range page {
-			record, err := s.listedRecord(&page[i])
-			if errors.Is(err, bulk.ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if !f(record) {
-				return nil
-			}
-		}
-		if len(page) < holdMost {
-			return nil
-		}
-		first = page[len(page)-1].number + 1
-	}
-}
-
-func (s *Store) listedFrom(first uint64) (page []listed, err error) {
-	err = pebblekv.Scan(s.db, numberKey(keyAction, first), []byte{keyAction + 1}, func(key, value []byte) (bool, error) {
-		page = append(page, listed{number: binary.BigEndian.Uint64(key[1:]), value: slices.Clone(value)})
-		return len(page) < holdMost, nil
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range page {
-		if a := s.actions[page[i].number]; a != nil {
-			page[i].live, page[i].record = true, a.record
-		}
-	}
-	return page, err
-}
-
-// listedRecord returns the record of a listed action. One that finished after its value was
-// read has another value now, or was forgotten: bulk.ErrNotFound.
-func (s *Store) listedRecord(l *listed) (record bulk.Action, err error) {
-	if l.live {
-		return l.record, nil
-	}
-	err = pebblekv.Unmarshal(numberKey(keyAction, l.number), l.value, &record)
-	if err == nil && record.FinishedAt.IsZero() {
-		return s.record(l.number)
-	}
-	return record, err
-}
-
-func matches(a *bulk.Action, filter bulk.ActionFilter) bool {
-	return (filter.Tenant == "" || a.Tenant == filter.Tenant) && (filter.Status == "" || a.Status == filter.Status)
 }
 
 // Transition implements bulk.Store.

@@ -111,3 +111,24 @@ func BenchmarkInsertBesideList(b *testing.B) {
 	listing.Wait()
 	b.ReportMetric(float64(spent)/float64(lists)/float64(slowest), "list/slowest-insert")
 }
+
+// BenchmarkListOfTenant lists the few actions of one tenant among 10,000 finished ones.
+func BenchmarkListOfTenant(b *testing.B) {
+	const actions, tenants, of = 10_000, 1000, 10
+	s := openBench(b, bulk.Config{RequestsPerSecond: -1})
+	ctx := context.Background()
+	eachOf(b, actions, func(i int) error {
+		id := fmt.Sprint("old", i)
+		_, _, err := s.Create(ctx, bulk.Spec{ID: id, Tenant: fmt.Sprint("tenant-", i%tenants), Type: "webhook", Target: &bulk.Target{Name: "mail", URL: "https://mail.example/send"}})
+		if err == nil {
+			_, err = s.Transition(ctx, id, bulk.Transition{Kind: bulk.Cancel})
+		}
+		return err
+	})
+	for b.Loop() {
+		found, err := s.Actions(ctx, bulk.ActionFilter{Tenant: "tenant-7"})
+		if err != nil || len(found) != of {
+			b.Fatal(len(found), err)
+		}
+	}
+}

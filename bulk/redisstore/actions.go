@@ -223,7 +223,7 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 		if errors.Is(err, bulk.ErrNotFound) {
 			return nil, nil
 		}
-		if err == nil && matches(&st.action, filter) {
+		if err == nil && filter.Matches(&st.action) {
 			actions = append(actions, st.action)
 		}
 		return actions, err
@@ -238,27 +238,65 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 		}
 		after = int64(n / numberBase)
 	}
+	q := search{ActionFilter: filter, marks: filter.Marks()}
 	for {
 		page, err := s.listed(ctx, after)
 		if err != nil || len(page) == 0 {
-			return actions, err
+			return q.found, err
 		}
-		for _, n := range page {
-			after = int64(n / numberBase)
-		}
-		found, err := s.readAll(ctx, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, st := range found {
-			if st != nil && matches(&st.action, filter) {
-				actions = append(actions, st.action)
-			}
-			if filter.Limit > 0 && len(actions) == filter.Limit {
-				return actions, nil
-			}
+		after = int64(page[len(page)-1] / numberBase)
+		more, err := q.page(ctx, s, page)
+		if err != nil || !more {
+			return q.found, err
 		}
 	}
+}
+
+// search is a list of actions that is being made.
+type search struct {
+	bulk.ActionFilter
+	marks  [][]byte
+	looked int
+	found  []bulk.Action
+}
+
+// page adds those of some actions that match, and reports whether to continue.
+func (q *search) page(ctx context.Context, s *Store, numbers []uint64) (more bool, err error) {
+	if q.Look > 0 {
+		numbers = numbers[:min(len(numbers), q.Look-q.looked)]
+	}
+	q.looked += len(numbers)
+	ends, last := q.looked == q.Look, ""
+	read, err := s.readAll(ctx, numbers, func(i int, texts *[4]string) bool { return ends && i == len(numbers)-1 || q.may(texts) })
+	if err != nil {
+		return false, err
+	}
+	for _, st := range read {
+		if st == nil {
+			continue
+		}
+		last = st.action.ID
+		if q.Matches(&st.action) {
+			q.found = append(q.found, st.action)
+		}
+		if q.Limit > 0 && len(q.found) == q.Limit {
+			return false, nil
+		}
+	}
+	if ends && last != "" {
+		return false, &bulk.LookError{After: last}
+	}
+	return true, nil
+}
+
+// may reports whether an action may match, by its texts in readAll, without decoding them.
+func (q *search) may(texts *[4]string) bool {
+	for _, mark := range q.marks {
+		if !strings.Contains(texts[1], string(mark)) {
+			return false
+		}
+	}
+	return q.Status == "" || strings.Contains(texts[0], `"`+string(q.Status)+`"`)
 }
 
 // listed returns the numbers of the actions created after a sequence number.
@@ -274,8 +312,9 @@ func (s *Store) listed(ctx context.Context, after int64) (numbers []uint64, err 
 	return numbers, err
 }
 
-// readAll reads actions concurrently; nil stands for an action that does not exist.
-func (s *Store) readAll(ctx context.Context, numbers []uint64) ([]*stored, error) {
+// readAll reads those actions concurrently that are wanted by their texts: the record, the Spec, the partial result and
+// the result. Nil stands for others, and for an action that does not exist.
+func (s *Store) readAll(ctx context.Context, numbers []uint64, wanted func(i int, texts *[4]string) bool) ([]*stored, error) {
 	found := make([]*stored, len(numbers))
 	_, err := do(ctx, s, func(ctx context.Context) (struct{}, error) {
 		var commands rueidis.Commands
@@ -296,7 +335,7 @@ func (s *Store) readAll(ctx context.Context, numbers []uint64) ([]*stored, error
 			for at := range texts {
 				texts[at], _ = parts[at].ToString() // nil is ""
 			}
-			if texts[0] == "" {
+			if texts[0] == "" || !wanted(i, &texts) {
 				continue
 			}
 			if found[i], err = decodeStored(numbers[i], 0, texts); err != nil {
@@ -306,8 +345,4 @@ func (s *Store) readAll(ctx context.Context, numbers []uint64) ([]*stored, error
 		return struct{}{}, nil
 	})
 	return found, err
-}
-
-func matches(a *bulk.Action, filter bulk.ActionFilter) bool {
-	return (filter.Tenant == "" || a.Tenant == filter.Tenant) && (filter.Status == "" || a.Status == filter.Status)
 }

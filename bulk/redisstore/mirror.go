@@ -496,14 +496,17 @@ func (s *Store) unfinished(ctx context.Context, filter bulk.ActionFilter) (actio
 		}
 	}
 	slices.SortFunc(numbers, func(x, y uint64) int { return int(int64(x/numberBase) - int64(y/numberBase)) })
-	for _, n := range numbers {
+	for i, n := range numbers {
 		a := s.mirror.shards[s.shardOfNumber(n)].actions[n]
 		action := a.action(a.spec, a.partial, nil)
-		if matches(&action, filter) {
+		if filter.Matches(&action) {
 			actions = append(actions, action)
 		}
-		if filter.Limit > 0 && len(actions) == filter.Limit {
-			break
+		switch {
+		case filter.Limit > 0 && len(actions) == filter.Limit:
+			return actions, nil
+		case filter.Look == i+1:
+			return actions, &bulk.LookError{After: action.ID}
 		}
 	}
 	return actions, nil

@@ -18,14 +18,22 @@ var actionCases = []testCase{
 	{"a closed store says so", false, closed},
 }
 
+// expectActions expects actions by their ids; a last one after a slash is where to continue, if the list ends before
+// all were looked at.
 func (k *kit) expectActions(f bulk.ActionFilter, want string) {
 	k.t.Helper()
 	found, err := k.store.Actions(ctx, f)
-	k.must(err)
+	var look *bulk.LookError
+	if !errors.As(err, &look) {
+		k.must(err)
+	}
 	ids := []string{}
 	for _, a := range found {
 		k.addsUp(a)
 		ids = append(ids, a.ID)
+	}
+	if look != nil {
+		ids = append(ids, "/", look.After)
 	}
 	k.check(strings.Join(ids, " ") == want, "Actions(%+v): %v, want %s", f, ids, want)
 }
@@ -35,7 +43,12 @@ func actionsListed(k *kit) {
 	k.open(unlimited())
 	k.expectActions(bulk.ActionFilter{}, "")
 	for i, id := range strings.Fields("z y a10 a9 b x") {
-		k.create(spec(id, []string{"even", "odd"}[i%2]))
+		made := spec(id, []string{"even", "odd"}[i%2])
+		if id == "x" {
+			made.Stream = true
+			made.Target = &bulk.Target{Name: `<t> & "ö"`, URL: "https://t.example"}
+		}
+		k.create(made)
 		k.upload(id, 1)
 	}
 	for _, id := range []string{"y", "a10"} {
@@ -51,9 +64,19 @@ func actionsListed(k *kit) {
 		k.expectActions(bulk.ActionFilter{Tenant: "odd"}, "y a9 x")
 		k.expectActions(bulk.ActionFilter{Tenant: "odd", After: "y", Limit: 1}, "a9")
 		k.expectActions(bulk.ActionFilter{Tenant: "nobody"}, "")
-		k.expectActions(bulk.ActionFilter{Status: bulk.Running}, "y a10")
+		k.expectActions(bulk.ActionFilter{Status: bulk.Running}, "y a10 x")
 		k.expectActions(bulk.ActionFilter{Status: bulk.Running, Tenant: "even"}, "a10")
 		k.expectActions(bulk.ActionFilter{Status: bulk.Created, Tenant: "even", Limit: 1, After: "z"}, "b")
+		k.expectActions(bulk.ActionFilter{Tenant: "odd", Look: 3}, "y / a10")
+		k.expectActions(bulk.ActionFilter{Tenant: "nobody", After: "a10", Look: 3}, "/ x")
+		k.expectActions(bulk.ActionFilter{Tenant: "nobody", Look: 7}, "")
+		k.expectActions(bulk.ActionFilter{Tenant: "even", Look: 3, Limit: 2}, "z a10")
+		k.expectActions(bulk.ActionFilter{Tenant: "odd", Unfinished: true, Look: 3}, "y / a10")
+		k.expectActions(bulk.ActionFilter{Callee: `<t> & "ö"`}, "x")
+		k.expectActions(bulk.ActionFilter{Callee: `<t> & "ö"`, Unfinished: true}, "x")
+		k.expectActions(bulk.ActionFilter{Callee: "nothing"}, "")
+		k.expectActions(bulk.ActionFilter{Streams: true}, "x")
+		k.expectActions(bulk.ActionFilter{Streams: true, Tenant: "even"}, "")
 		k.expectActions(bulk.ActionFilter{Number: k.number("a10")}, "a10")
 		k.expectActions(bulk.ActionFilter{Number: 1 << 60}, "")
 	}
@@ -62,6 +85,17 @@ func actionsListed(k *kit) {
 		k.reopen()
 		check()
 	}
+	for _, id := range strings.Fields("z y a10 a9 b x") { // those that have ended are kept in another way
+		k.transition(id, bulk.Transition{Kind: bulk.Cancel})
+	}
+	k.expectActions(bulk.ActionFilter{Status: bulk.Canceled}, "z y a10 a9 b x")
+	k.expectActions(bulk.ActionFilter{Status: bulk.Running}, "")
+	k.expectActions(bulk.ActionFilter{Status: bulk.Canceled, Tenant: "odd", Limit: 1, After: "y"}, "a9")
+	k.expectActions(bulk.ActionFilter{Tenant: "nobody", Look: 4}, "/ a9")
+	k.expectActions(bulk.ActionFilter{Callee: `<t> & "ö"`}, "x")
+	k.expectActions(bulk.ActionFilter{Callee: "nothing", Status: bulk.Canceled}, "")
+	k.expectActions(bulk.ActionFilter{Streams: true, Look: 5}, "/ b")
+	k.expectActions(bulk.ActionFilter{Streams: true}, "x")
 }
 
 func actionsUnfinished(k *kit) {

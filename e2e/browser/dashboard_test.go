@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
@@ -50,10 +51,14 @@ func axeScript(t *testing.T) string {
 	return string(script)
 }
 
-// plant is a server with load on all parts.
+// adminToken is that of the plant's settings.
+const adminToken = "the admin token of a plant"
+
+// plant is a server with accounts, and with load on all parts.
 type plant struct {
-	t   *testing.T
-	url string
+	t           *testing.T
+	url, binary string
+	kafka       string
 }
 
 // newPlant starts the real binary, which stops when the test ends.
@@ -66,10 +71,10 @@ func newPlant(t *testing.T) *plant {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	taken := ports.Take(t, 2)
-	p := &plant{t, "http://127.0.0.1:" + strconv.Itoa(taken[0])}
+	p := &plant{t, "http://127.0.0.1:" + strconv.Itoa(taken[0]), binary, "127.0.0.1:" + strconv.Itoa(taken[1])}
 	server := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "serve", "--data", t.TempDir(),
-		"--http", "127.0.0.1:"+strconv.Itoa(taken[0]), "--kafka", "127.0.0.1:"+strconv.Itoa(taken[1]))
-	server.Env = append(os.Environ(), "SLUICE_BULK_WEBHOOK_ALLOW=127.0.0.0/8")
+		"--http", "127.0.0.1:"+strconv.Itoa(taken[0]), "--kafka", p.kafka)
+	server.Env = append(os.Environ(), "SLUICE_BULK_WEBHOOK_ALLOW=127.0.0.0/8", "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
 	server.Stderr = t.Output()
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -101,8 +106,9 @@ func (p *plant) call(method, path, body, field string) string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	request.Header.Set("Authorization", "Bearer "+adminToken)
 	request.Header.Set("Content-Type", "application/json")
-	if strings.HasSuffix(path, "/jobs") {
+	if strings.HasPrefix(path, "/v1/actions/") && strings.HasSuffix(path, "/jobs") {
 		request.Header.Set("Content-Type", "application/x-ndjson")
 	}
 	answer, err := http.DefaultClient.Do(request)
@@ -117,6 +123,25 @@ func (p *plant) call(method, path, body, field string) string {
 	fields := map[string]any{}
 	_ = json.Unmarshal(text, &fields) // some answers are empty
 	return fmt.Sprint(fields[field])
+}
+
+// run runs a command of the binary.
+func (p *plant) run(args ...string) {
+	p.t.Helper()
+	command := exec.CommandContext(p.t.Context(), p.binary, args...)
+	command.Env = append(os.Environ(), "SLUICE_TOKEN="+adminToken, "SLUICE_BROKERS="+p.kafka)
+	if out, err := command.CombinedOutput(); err != nil {
+		p.t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+}
+
+// signIn opens the dashboard in a new window, as an admin.
+func (p *plant) signIn(look look) *visitor {
+	p.t.Helper()
+	v := newVisitor(p.t, look)
+	v.only = p.url
+	v.act(`location.pathname === "/ui/"`, chromedp.Navigate(p.url+"/ui/sign-in"), chromedp.SendKeys(chromedp.CSS("input[name=token]"), adminToken+kb.Enter))
+	return v
 }
 
 // enter lets visitors come into a room.
@@ -137,6 +162,8 @@ func (p *plant) load() (action string) {
 	p.call("PUT", "/v1/targets/mail", `{"url_prefix":"`+target.URL+`/","requests_per_second":2}`, "")
 	p.call("PUT", "/v1/targets/billing", `{"url_prefix":"`+target.URL+`/","requests_per_second":"auto"}`, "")
 	p.call("PUT", "/v1/tenants/acme", `{"weight":3}`, "")
+	p.call("PUT", "/v1/schedules/nightly", `{"cron":"0 3 * * *","time_zone":"Asia/Seoul","tenant":"acme","type":"echo","jobs":[1,"<script>alert(1)</script>"]}`, "")
+	p.call("POST", "/v1/jobs", `{"tenant":"acme","type":"remote","payload":1}`, "")
 	for _, a := range []struct{ tenant, target, path string }{{"acme", "billing", "bad"}, {"nordwind & sons", "mail", "ok"}} {
 		action = p.call("POST", "/v1/actions", fmt.Sprintf(`{"tenant":%q,"target":{"name":%q,"url":"/%s"}}`, a.tenant, a.target, a.path), "id")
 		p.call("POST", "/v1/actions/"+action+"/jobs", strings.Repeat(`{"note":"<script>alert(1)</script>"}`+"\n", 2000), "")
@@ -147,6 +174,9 @@ func (p *plant) load() (action string) {
 	p.enter("shop", 5)
 	p.enter("fair", 3)
 	p.call("POST", "/v1/rooms/fair/pause", "", "")
+	p.call("POST", "/v1/tokens", `{"name":"billing-importer","roles":["submitter"],"tenants":["acme","nordwind & sons"]}`, "")
+	p.run("topic", "create", "orders", "--partitions", "3")
+	p.run("group", "reset", "billing", "--topic", "orders", "--to", "start")
 	return action
 }
 
@@ -158,8 +188,12 @@ func TestDashboard(t *testing.T) {
 	script := axeScript(t)
 	pages := map[string]string{
 		"overview": "", "bulk": "bulk", "bulk-all": "bulk?status=", "action": "bulk/action?name=" + action, "tenants": "bulk/tenants", "targets": "bulk/targets",
+		"streams": "bulk/streams", "schedules": "bulk/schedules", "schedule": "bulk/schedule?name=nightly", "failures": "bulk/failures", "failures-of": "bulk/failures?tenant=acme",
+		"workers": "bulk/workers", "confirm-replay": "act?do=replay_tenant&name=acme",
 		"rooms": "rooms", "room": "rooms/room?name=shop", "topics": "topics", "topic": "topics/topic?name=sluice.room.events",
-		"records": "topics/records?name=sluice.room.events&partition=0", "groups": "topics/groups", "cluster": "cluster", "settings": "settings",
+		"records": "topics/records?name=sluice.room.events&partition=0", "tail": "topics/tail?name=sluice.room.events",
+		"groups": "topics/groups", "group": "topics/group?name=billing", "reset": "topics/reset?name=billing&topic=orders&to=end",
+		"access": "access", "audit": "access/audit", "confirm-revoke": "act?do=revoke_token&name=billing-importer", "cluster": "cluster", "settings": "settings",
 		"confirm": "act?do=cancel_action&name=" + action,
 	}
 	for _, look := range []look{
@@ -167,8 +201,9 @@ func TestDashboard(t *testing.T) {
 		{lang: "en", width: 390}, {lang: "en", width: 1280, dark: true}, {lang: "ko", width: 390, dark: true}, {lang: "ko", width: 1280},
 	} {
 		t.Run(look.String(), func(t *testing.T) {
-			v := newVisitor(t, look)
-			v.only = p.url
+			p := *p
+			p.t = t
+			v := p.signIn(look)
 			for name, path := range pages {
 				v.run(chromedp.Navigate(p.url + "/ui/" + path))
 				if lang := evaluate[string](v, "document.documentElement.lang"); lang != look.lang {
@@ -193,8 +228,7 @@ const audit = `axe.run().then(r => r.violations.map(v => v.id + ": " + v.nodes.m
 func TestDashboardRefreshesAndActs(t *testing.T) {
 	p := newPlant(t)
 	p.load()
-	v := newVisitor(t, look{lang: "en", width: 1280})
-	v.only = p.url
+	v := p.signIn(look{lang: "en", width: 1280})
 	v.run(chromedp.Navigate(p.url + "/ui/rooms/room?name=shop"))
 	v.see("dd.big", "3")
 	evaluate[bool](v, "window.kept = true")

@@ -92,13 +92,13 @@ var packages = map[string]rule{
 	"topic/group/assign": {imports: []string{"topic"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/txn":          {imports: []string{"lifecycle", "topic", "topic/catalog"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/broker": {
-		imports: []string{"lifecycle", "topic", "topic/catalog", "topic/delay", "topic/group", "topic/txn", "topic/view"},
+		imports: []string{"lifecycle", "topic", "topic/catalog", "topic/delay", "topic/group", "topic/group/assign", "topic/txn", "topic/view"},
 		refuses: []string{"net", "os", nats, cel, "github.com/spf13"},
 	},
 	"topic/migrate": {imports: []string{"internal/clusterkey", "lifecycle", "topic", "topic/catalog", "topic/delay", "topic/group", "topic/txn"}, refuses: []string{nats, cel}},
 
 	"topic/kafka": {
-		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/kafka/auth", "topic/txn", "topic/view"},
+		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/group/assign", "topic/kafka/auth", "topic/txn", "topic/view"},
 		refuses: []string{nats},
 	},
 

@@ -1,6 +1,7 @@
 package assign
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/sluice-project/sluice/topic"
@@ -39,6 +40,11 @@ func (p Partitions) Count() (count int) {
 		count += len(numbers)
 	}
 	return count
+}
+
+// Topics returns the topics, in order of their identities.
+func (p Partitions) Topics() []topic.ID {
+	return slices.SortedFunc(maps.Keys(p), func(a, b topic.ID) int { return slices.Compare(a[:], b[:]) })
 }
 
 // Has reports whether a partition is one of them.

@@ -3,7 +3,6 @@ package assign
 import (
 	"cmp"
 	"container/heap"
-	"maps"
 	"slices"
 
 	"github.com/sluice-project/sluice/topic"
@@ -148,7 +147,7 @@ func (s *shares) reach(start int) (least int, chain map[int]link) {
 	seen := map[topic.ID]bool{}
 	for queue := []int{start}; len(queue) > 0 && len(chain) < len(s.load); queue = queue[1:] {
 		at := queue[0]
-		for _, of := range s.topicsOf(at) {
+		for _, of := range Partitions(s.has[at]).Topics() {
 			if seen[of] {
 				continue
 			}
@@ -166,11 +165,6 @@ func (s *shares) reach(start int) (least int, chain map[int]link) {
 		}
 	}
 	return least, chain
-}
-
-// topicsOf returns the topics of which a member has partitions, in order.
-func (s *shares) topicsOf(member int) []topic.ID {
-	return slices.SortedFunc(maps.Keys(s.has[member]), func(a, b topic.ID) int { return slices.Compare(a[:], b[:]) })
 }
 
 // move moves a partition: if the member has one that it did not keep, that one.

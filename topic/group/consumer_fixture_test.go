@@ -78,6 +78,7 @@ type modern struct {
 	reads assign.Partitions // what it reads now
 	told  assign.Partitions // what it was told to read
 	tell  bool              // its next heartbeat tells everything
+	busy  bool              // it goes on with what it reads, and does not yet say what it owns
 }
 
 func newModern(t testing.TB, groups *group.Groups, name string, topics ...string) *modern {
@@ -92,7 +93,11 @@ func (m *modern) beat() error {
 	if r.Epoch != group.JoinEpoch && !m.tell {
 		r.Rebalance, r.Topics, r.Pattern, r.Instance = 0, nil, nil, ""
 	}
-	if r.Owned = m.reads; r.Epoch == group.JoinEpoch {
+	busy := m.busy && r.Epoch != group.JoinEpoch
+	switch r.Owned = m.reads; {
+	case busy:
+		r.Owned = nil
+	case r.Epoch == group.JoinEpoch:
 		r.Owned = assign.Partitions{}
 	}
 	result, err := m.groups.ConsumerHeartbeat(r).Wait(m.t.Context())
@@ -105,7 +110,9 @@ func (m *modern) beat() error {
 	if result.Assigned != nil {
 		m.told = result.Assigned
 	}
-	m.reads = m.told
+	if !busy {
+		m.reads = m.told
+	}
 	return nil
 }
 

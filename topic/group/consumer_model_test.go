@@ -185,10 +185,12 @@ func (w *consumerWorld) step(rt *rapid.T) {
 		// As long as a member that is alive may be silent.
 		time.Sleep(rapid.SampledFrom([]time.Duration{time.Second, 20 * time.Second}).Draw(rt, "silence"))
 		for _, m := range w.members {
+			m.busy = false
 			w.beat(m, false)
 		}
 	default:
 		if m := pick(); m != nil {
+			m.busy = rapid.IntRange(0, 2).Draw(rt, "busy") == 0
 			w.beat(m, kind == 6)
 		}
 	}
@@ -214,6 +216,7 @@ func (w *consumerWorld) finish(rt *rapid.T) {
 	for range 40 {
 		time.Sleep(5 * time.Second)
 		for _, m := range w.members {
+			m.busy = false
 			w.beat(m, false)
 			checkOwners(rt, w.members)
 		}

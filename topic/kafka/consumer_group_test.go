@@ -58,22 +58,7 @@ func TestConsumerGroupInEveryVersion(t *testing.T) {
 			beat.MemberEpoch = 2
 			wantCode(t, "another epoch", ask[*kmsg.ConsumerGroupHeartbeatResponse](p, version, beat).ErrorCode, kerr.FencedMemberEpoch)
 			wantConsumers(t, p, version, name, member)
-
-			commit := func(at int16, epoch int32) int16 {
-				r := commitOf(name, &kmsg.JoinGroupResponse{MemberID: member, Generation: epoch}, "orders", 0, 7)
-				return ask[*kmsg.OffsetCommitResponse](p, at, r).Topics[0].Partitions[0].ErrorCode
-			}
-			wantCode(t, "commit", commit(9, 1), nil)
-			wantCode(t, "commit of another epoch", commit(9, 3), kerr.StaleMemberEpoch)
-			wantCode(t, "the same by an old client", commit(8, 3), kerr.IllegalGeneration)
-
-			fetch := kmsg.NewPtrOffsetFetchRequest()
-			of := kmsg.NewOffsetFetchRequestGroup()
-			of.Group, of.MemberID, of.MemberEpoch = name, &member, 1
-			fetch.Groups = append(fetch.Groups, of)
-			wantCode(t, "fetch offsets", ask[*kmsg.OffsetFetchResponse](p, 9, fetch).Groups[0].ErrorCode, nil)
-			fetch.Groups[0].MemberEpoch = 2
-			wantCode(t, "fetch offsets in another epoch", ask[*kmsg.OffsetFetchResponse](p, 9, fetch).Groups[0].ErrorCode, kerr.StaleMemberEpoch)
+			wantEpochInOffsets(t, p, name, member)
 
 			beat.MemberEpoch = group.LeaveEpoch
 			left := ask[*kmsg.ConsumerGroupHeartbeatResponse](p, version, beat)
@@ -87,6 +72,26 @@ func TestConsumerGroupInEveryVersion(t *testing.T) {
 			wantCode(t, "delete", ask[*kmsg.DeleteGroupsResponse](p, 2, remove).Groups[0].ErrorCode, nil)
 		})
 	}
+}
+
+// wantEpochInOffsets checks that a member in epoch 1 may commit and fetch offsets in that epoch only.
+func wantEpochInOffsets(t *testing.T, p *peer, name, member string) {
+	t.Helper()
+	commit := func(version int16, epoch int32) int16 {
+		r := commitOf(name, &kmsg.JoinGroupResponse{MemberID: member, Generation: epoch}, "orders", 0, 7)
+		return ask[*kmsg.OffsetCommitResponse](p, version, r).Topics[0].Partitions[0].ErrorCode
+	}
+	wantCode(t, "commit", commit(9, 1), nil)
+	wantCode(t, "commit of another epoch", commit(9, 3), kerr.StaleMemberEpoch)
+	wantCode(t, "the same by an old client", commit(8, 3), kerr.IllegalGeneration)
+
+	fetch := kmsg.NewPtrOffsetFetchRequest()
+	of := kmsg.NewOffsetFetchRequestGroup()
+	of.Group, of.MemberID, of.MemberEpoch = name, &member, 1
+	fetch.Groups = append(fetch.Groups, of)
+	wantCode(t, "fetch offsets", ask[*kmsg.OffsetFetchResponse](p, 9, fetch).Groups[0].ErrorCode, nil)
+	fetch.Groups[0].MemberEpoch = 2
+	wantCode(t, "fetch offsets in another epoch", ask[*kmsg.OffsetFetchResponse](p, 9, fetch).Groups[0].ErrorCode, kerr.StaleMemberEpoch)
 }
 
 // wantConsumers checks what lists and descriptions tell of a group with one member.

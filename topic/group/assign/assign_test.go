@@ -27,7 +27,7 @@ func drawMembers(t *rapid.T, alike bool) []assign.Member {
 			}
 		}
 	}
-	// What they had may be of topics and partitions that are there no more.
+	// Some partitions that members had do not exist any more.
 	for topic := range 6 {
 		for number := range int32(14) {
 			if owner := rapid.IntRange(-1, len(members)-1).Draw(t, "had"); owner >= 0 {

@@ -3,6 +3,7 @@ package group_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,20 +15,21 @@ import (
 	"github.com/sluice-project/sluice/topic/group/assign"
 )
 
-// checkOwners checks that no partition is read by two.
-func checkOwners(t interface{ Fatalf(string, ...any) }, members []*modern) {
+// sharedPartition returns an error if two members read the same partition.
+func sharedPartition(members []*modern) error {
 	owners := map[string]string{}
 	for _, m := range members {
 		for of, numbers := range m.reads {
 			for _, number := range numbers {
 				key := fmt.Sprint(of, number)
 				if other, owned := owners[key]; owned {
-					t.Fatalf("%s and %s read %s", other, m.Member, key)
+					return fmt.Errorf("%s and %s read %s", other, m.Member, key)
 				}
 				owners[key] = m.Member
 			}
 		}
 	}
+	return nil
 }
 
 // A hundred members share a thousand partitions. When others come and go, members go on reading those that
@@ -42,7 +44,9 @@ func TestHundredConsumersNeverStop(t *testing.T) {
 			members[i].mustBeat()
 		}
 		settle(t, groups, members...)
-		checkOwners(t, members)
+		if err := sharedPartition(members); err != nil {
+			t.Fatal(err)
+		}
 		for _, m := range members {
 			if m.reads.Count() != 10 {
 				t.Fatalf("%s reads %d partitions", m.Member, m.reads.Count())
@@ -65,7 +69,9 @@ func TestHundredConsumersNeverStop(t *testing.T) {
 		for i := range 11 { // a tenth more
 			members = append(members, newModern(t, groups, fmt.Sprintf("new%02d", i), "orders", "refunds"))
 		}
+		writes = meta.putsOf("groups/g")
 		moved := watchReaders(t, groups, members, before)
+		t.Logf("11 more members: %d partitions moved, the group was written %d times", moved, meta.putsOf("groups/g")-writes)
 		if moved > 100 {
 			t.Errorf("%d partitions moved to 11 new members", moved)
 		}
@@ -99,7 +105,9 @@ func watchReaders(t *testing.T, groups *group.Groups, members []*modern, before 
 			if low[m] != nil {
 				low[m] = low[m].Both(m.reads)
 			}
-			checkOwners(t, members)
+			if err := sharedPartition(members); err != nil {
+				t.Fatal(err)
+			}
 		}
 		d, err := groups.Describe("g")
 		if err != nil {
@@ -111,27 +119,35 @@ func watchReaders(t *testing.T, groups *group.Groups, members []*modern, before 
 		if kept := reads.Both(m.reads); !low[m].Equal(kept) {
 			t.Errorf("%s keeps %v, and has read only %v of it all the time", m.Member, kept, low[m])
 		}
-		moved += len(reads) - len(reads.Both(m.reads))
+		moved += reads.Count() - reads.Both(m.reads).Count()
 	}
 	return moved
 }
 
-// Members come, go, are silent and lose answers; topics change; writes fail; the coordinator stops and another
-// one goes on. No partition ever has two readers, and in the end each has one.
+// Members come, go, are silent, are slow to revoke and lose answers; topics change; writes fail; the coordinator stops
+// and another one goes on. No partition ever has two readers, and in the end each has one.
 func TestModelOfConsumers(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		synctest.Test(t, func(t *testing.T) {
+	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) consumerStep {
+		return consumerStep{
+			kind: rapid.IntRange(0, 20).Draw(t, "kind"), who: rapid.IntRange(0, 4).Draw(t, "who"), value: rapid.IntRange(0, 5).Draw(t, "value"),
+		}
+	}), 1, longer(60, 300))
+	outer := t
+	rapid.Check(t, func(t *rapid.T) {
+		all := steps.Draw(t, "steps")
+		var wrong error
+		synctest.Test(outer, func(t *testing.T) {
 			w := &consumerWorld{t: t, meta: newBadMeta(), topics: newTopics(map[string]int32{"orders": 5, "refunds": 2})}
-			w.start()
-			defer w.stop()
-			for range rapid.IntRange(1, 60).Draw(rt, "steps") {
-				w.step(rt)
-				checkOwners(rt, w.members)
-			}
-			w.finish(rt)
+			wrong = w.run(all)
 		})
+		if wrong != nil {
+			t.Fatal(wrong)
+		}
 	})
 }
+
+// consumerStep is a step of the model: kinds above 6 are heartbeats.
+type consumerStep struct{ kind, who, value int }
 
 type consumerWorld struct {
 	t       *testing.T
@@ -140,6 +156,18 @@ type consumerWorld struct {
 	groups  *group.Groups
 	members []*modern
 	made    int
+}
+
+func (w *consumerWorld) run(steps []consumerStep) error {
+	w.start()
+	defer w.stop()
+	for i, s := range steps {
+		w.step(s)
+		if err := sharedPartition(w.members); err != nil {
+			return fmt.Errorf("after step %d: %w", i, err)
+		}
+	}
+	return w.finish()
 }
 
 func (w *consumerWorld) start() {
@@ -158,50 +186,57 @@ func (w *consumerWorld) stop() {
 	}
 }
 
-func (w *consumerWorld) step(rt *rapid.T) {
-	pick := func() *modern {
-		if len(w.members) == 0 {
-			return nil
+func (w *consumerWorld) step(s consumerStep) {
+	switch s.kind {
+	case 0:
+		w.join(s)
+	case 1: // a member is killed
+		if at := s.who; at < len(w.members) {
+			w.members = append(w.members[:at:at], w.members[at+1:]...)
 		}
-		return w.members[rapid.IntRange(0, len(w.members)-1).Draw(rt, "member")]
-	}
-	switch kind := rapid.IntRange(0, 20).Draw(rt, "kind"); {
-	case kind == 0 && len(w.members) < 5:
-		w.made++
-		m := newModern(w.t, w.groups, fmt.Sprint("m", w.made), [][]string{{"orders"}, {"orders", "refunds"}, {"refunds"}}[rapid.IntRange(0, 2).Draw(rt, "topics")]...)
-		m.Assignor = []string{"", "range", "uniform"}[rapid.IntRange(0, 2).Draw(rt, "assignor")]
-		w.members = append(w.members, m)
-	case kind == 1 && pick() != nil: // a member is killed
-		at := rapid.IntRange(0, len(w.members)-1).Draw(rt, "killed")
-		w.members = append(w.members[:at:at], w.members[at+1:]...)
-	case kind == 2:
+	case 2:
 		w.stop()
 		w.start()
-	case kind == 3:
-		w.meta.failNext(rapid.IntRange(1, 2).Draw(rt, "failures"), errors.New("broken"), rapid.Bool().Draw(rt, "applied"))
-	case kind == 4:
-		w.topics.set("refunds", rapid.Int32Range(1, 4).Draw(rt, "partitions"))
-	case kind == 5:
-		// As long as a member that is alive may be silent.
-		time.Sleep(rapid.SampledFrom([]time.Duration{time.Second, 20 * time.Second}).Draw(rt, "silence"))
-		for _, m := range w.members {
-			m.busy = false
-			w.beat(m, false)
-		}
+	case 3:
+		w.meta.failNext(1+s.value%2, errors.New("broken"), s.who%2 == 0)
+	case 4:
+		w.topics.set("refunds", int32(1+s.value))
+	case 5: // as long as a member that is alive may be silent
+		time.Sleep([]time.Duration{time.Second, 20 * time.Second}[s.value%2])
+		w.beatAll()
 	default:
-		if m := pick(); m != nil {
-			m.busy = rapid.IntRange(0, 2).Draw(rt, "busy") == 0
-			w.beat(m, kind == 6)
+		if s.who < len(w.members) {
+			m := w.members[s.who]
+			m.busy = s.value < 2
+			w.beat(m, s.kind == 6)
 		}
+	}
+}
+
+func (w *consumerWorld) join(s consumerStep) {
+	if len(w.members) == 5 {
+		return
+	}
+	w.made++
+	subscriptions := [][]string{{"orders"}, {"orders", "refunds"}, {"refunds"}}
+	m := newModern(w.t, w.groups, fmt.Sprint("m", w.made), subscriptions[s.who%3]...)
+	m.Assignor = []string{"", "range", "uniform"}[s.value%3]
+	w.members = append(w.members, m)
+}
+
+func (w *consumerWorld) beatAll() {
+	for _, m := range w.members {
+		m.busy = false
+		w.beat(m, false)
 	}
 }
 
 // beat sends a heartbeat; the answer may be lost.
 func (w *consumerWorld) beat(m *modern, lost bool) {
-	copied := *m
+	before := *m
 	err := m.beat()
-	if lost && err == nil && copied.Epoch != group.JoinEpoch {
-		*m = copied
+	if lost && err == nil && before.Epoch != group.JoinEpoch {
+		*m = before
 		m.tell = true
 		return
 	}
@@ -211,31 +246,26 @@ func (w *consumerWorld) beat(m *modern, lost bool) {
 }
 
 // finish lets members that were killed expire, and the others reach their targets.
-func (w *consumerWorld) finish(rt *rapid.T) {
+func (w *consumerWorld) finish() error {
 	w.meta.failNext(0, nil, false)
 	for range 40 {
 		time.Sleep(5 * time.Second)
-		for _, m := range w.members {
-			m.busy = false
-			w.beat(m, false)
-			checkOwners(rt, w.members)
+		w.beatAll()
+		if err := sharedPartition(w.members); err != nil {
+			return err
 		}
 	}
-	want := 0
+	want, got := 0, 0
 	for _, name := range w.topics.Names() {
-		for _, m := range w.members {
-			if m.Topics[0] == name || len(m.Topics) > 1 {
-				of, _ := w.topics.Lookup(name)
-				want += int(of.Partitions)
-				break
-			}
+		if of, _ := w.topics.Lookup(name); slices.ContainsFunc(w.members, func(m *modern) bool { return slices.Contains(m.Topics, name) }) {
+			want += int(of.Partitions)
 		}
 	}
-	got := 0
 	for _, m := range w.members {
 		got += m.reads.Count()
 	}
 	if got != want {
-		rt.Fatalf("in the end %d of %d partitions are read", got, want)
+		return fmt.Errorf("in the end %d of %d partitions are read", got, want)
 	}
+	return nil
 }

@@ -90,6 +90,8 @@ var requests = map[int16]Right{
 	61: ReadTopics,    // DescribeProducers
 	65: ReadTopics,    // DescribeTransactions
 	66: ReadTopics,    // ListTransactions
+	68: Consume,       // ConsumerGroupHeartbeat
+	69: ReadTopics,    // ConsumerGroupDescribe
 	75: ReadTopics,    // DescribeTopicPartitions
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,7 @@ type crew struct {
 	server     *server
 	admin      *kadm.Client
 	partitions int
+	byServer   bool // it uses the consumer protocol
 	options    []kgo.Opt
 	committed  *committedOffsets
 	endWatch   func()
@@ -202,7 +204,7 @@ func (m *crewMember) process(fetches kgo.Fetches) {
 
 // OnBrokerE2E implements kgo.HookBrokerE2E: a request was answered or failed.
 func (m *crewMember) OnBrokerE2E(_ kgo.BrokerMetadata, request int16, e kgo.BrokerE2E) {
-	if key := kmsg.Key(request); e.Err() == nil && (key == kmsg.Heartbeat || key == kmsg.JoinGroup || key == kmsg.SyncGroup) {
+	if key := kmsg.Key(request); e.Err() == nil && slices.Contains([]kmsg.Key{kmsg.Heartbeat, kmsg.JoinGroup, kmsg.SyncGroup, kmsg.ConsumerGroupHeartbeat}, key) {
 		m.answered.Store(time.Now().Add(-e.DurationE2E()).UnixNano())
 	}
 }

@@ -24,14 +24,21 @@ func TestTopicGroup(t *testing.T) {
 	if long() {
 		rounds = 10
 	}
-	balancers := map[string]kgo.GroupBalancer{"cooperative": kgo.CooperativeStickyBalancer(), "eager": kgo.RoundRobinBalancer()}
-	for name, balancer := range balancers {
+	kinds := map[string]kgo.Opt{
+		"cooperative": kgo.Balancers(kgo.CooperativeStickyBalancer()), "eager": kgo.Balancers(kgo.RoundRobinBalancer()),
+		byServer: kgo.ServerSideBalancer(),
+	}
+	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t)
-			s.env = []string{"SLUICE_TOPIC_GROUP_SESSION_MIN=1s"}
+			s.env = []string{
+				"SLUICE_TOPIC_GROUP_SESSION_MIN=1s",
+				"SLUICE_TOPIC_CONSUMER_SESSION=" + crewSession.String(), "SLUICE_TOPIC_CONSUMER_HEARTBEAT=200ms",
+			}
 			s.start()
-			c := newCrew(s, 24, kgo.Balancers(balancer), kgo.SessionTimeout(crewSession))
+			c := newCrew(s, 24, kind, kgo.SessionTimeout(crewSession))
+			c.byServer = name == byServer
 			for range 8 {
 				c.add()
 			}
@@ -52,6 +59,9 @@ func TestTopicGroup(t *testing.T) {
 		})
 	}
 }
+
+// byServer is the kind of group whose partitions the server assigns.
+const byServer = "by the server"
 
 // trouble holds, cuts off and stops members, and releases the held one when the group has settled
 // without it. The hold comes first, while nobody joins: a client whose join is refused, because the

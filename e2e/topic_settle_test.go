@@ -18,19 +18,34 @@ func (c *crew) settle() {
 	c.t.Helper()
 	deadline := time.Now().Add(settleTime)
 	for {
-		described, err := c.admin.DescribeGroups(c.t.Context(), crewGroup)
+		state, members, err := c.state()
+		if err == nil && state == "Stable" && members == len(c.members) && c.even() {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("not within %v: the group is %s with %d of %d members (%v), they own %v", settleTime, state, members, len(c.members), err, c.owned())
+		}
+		pause(c.t.Context(), 20*time.Millisecond)
+	}
+}
+
+// state returns the state of the group, and how many members it has; or why it cannot be described now.
+func (c *crew) state() (state string, members int, err error) {
+	c.t.Helper()
+	if c.byServer {
+		described, err := c.admin.DescribeConsumerGroups(c.t.Context(), crewGroup)
 		if err != nil {
 			c.t.Fatal(err)
 		}
 		group := described[crewGroup]
-		if group.Err == nil && group.State == "Stable" && len(group.Members) == len(c.members) && c.even() {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("not within %v: the group is %s with %d of %d members (%v), they own %v", settleTime, group.State, len(group.Members), len(c.members), group.Err, c.owned())
-		}
-		pause(c.t.Context(), 20*time.Millisecond)
+		return group.State, len(group.Members), group.Err
 	}
+	described, err := c.admin.DescribeGroups(c.t.Context(), crewGroup)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	group := described[crewGroup]
+	return group.State, len(group.Members), group.Err
 }
 
 // even reports whether each partition has one owner, and all members own about as many.

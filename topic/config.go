@@ -80,6 +80,9 @@ type GroupsConfig struct {
 	// OffsetRetention is how long offsets are kept after a group became empty.
 	// Default 7 days.
 	OffsetRetention time.Duration
+	// ConsumerSession is how long a member of the consumer protocol may be silent. Default 45 s.
+	// ConsumerHeartbeat is the time between its heartbeats. Default 5 s.
+	ConsumerSession, ConsumerHeartbeat time.Duration
 	// MembersMax bounds the members of one group. Default 1,000.
 	MembersMax int
 	// GroupsMax bounds the number of groups. Default 10,000.
@@ -110,6 +113,8 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.Groups.MinSession, 6*time.Second)
 	orDefault(&c.Groups.MaxSession, 30*time.Minute)
 	orDefault(&c.Groups.OffsetRetention, 7*24*time.Hour)
+	orDefault(&c.Groups.ConsumerSession, 45*time.Second)
+	orDefault(&c.Groups.ConsumerHeartbeat, 5*time.Second)
 	orDefault(&c.Groups.MembersMax, 1000)
 	orDefault(&c.Groups.GroupsMax, 10_000)
 	orDefault(&c.Groups.BytesTotal, 256<<20)
@@ -170,6 +175,8 @@ func (c GroupsConfig) validate() error {
 	switch {
 	case c.MinSession < 0 || c.MaxSession < c.MinSession:
 		return errors.New("topic.group_session_max: want at least topic.group_session_min")
+	case c.ConsumerHeartbeat < time.Millisecond || c.ConsumerSession > 24*time.Hour || c.ConsumerHeartbeat > c.ConsumerSession/2:
+		return errors.New("topic.consumer_heartbeat: want 1ms to half of topic.consumer_session, which is at most 24h")
 	case c.InitialDelay < 0:
 		return errors.New("topic.group_initial_delay: want 0s or more")
 	case c.OffsetRetention < 0:

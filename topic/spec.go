@@ -57,3 +57,12 @@ func ParseID(text string) (ID, error) {
 	copy(id[:], bytes)
 	return id, nil
 }
+
+// MarshalText writes an identity as String does, and UnmarshalText reads it as ParseID does.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (id *ID) UnmarshalText(text []byte) (err error) {
+	*id, err = ParseID(string(text))
+	return err
+}

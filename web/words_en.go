@@ -292,6 +292,7 @@ var english = map[string]string{
 	"group.PreparingRebalance":  "rebalancing",
 	"group.CompletingRebalance": "rebalancing",
 	"group.Stable":              "stable",
+	"group.Reconciling":         "rebalancing",
 	"group.Dead":                "gone",
 
 	"records.at":         "Time",

@@ -291,6 +291,7 @@ var korean = map[string]string{
 	"group.PreparingRebalance":  "재분배 중",
 	"group.CompletingRebalance": "재분배 중",
 	"group.Stable":              "안정",
+	"group.Reconciling":         "재분배 중",
 	"group.Dead":                "사라짐",
 
 	"records.at":         "시각",

@@ -102,7 +102,7 @@ func New(store topic.Store, config topic.Config, options ...Option) (*Broker, er
 	for _, option := range options {
 		option(b)
 	}
-	b.groups = group.New(store.Meta(), store.Cluster(), config.Groups, b.log)
+	b.groups = group.New(store.Meta(), store.Cluster(), config.Groups, groupTopics{b}, b.log)
 	b.transactions = txn.New(store.Meta(), outcomes{b}, b.log)
 	return b, nil
 }

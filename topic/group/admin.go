@@ -10,15 +10,24 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
+// Types of groups, by Kafka's names of them.
+const (
+	TypeClassic  = "classic"
+	TypeConsumer = "consumer"
+)
+
 // Description describes a group.
 type Description struct {
 	Name       string
 	State      State
 	Generation int32
+	// Type is "classic", or "consumer" for a group that uses the consumer protocol.
+	Type string
 	// ProtocolType is the kind of members that it has or had: usually "consumer";
 	// empty if it never had any.
 	ProtocolType string
-	// Protocol is the chosen protocol; empty unless the group is stable.
+	// Protocol is the chosen protocol, or the policy of the consumer protocol; empty in a
+	// classic group unless it is stable.
 	Protocol string
 	Members  []MemberDescription
 }
@@ -26,8 +35,10 @@ type Description struct {
 // MemberDescription describes a member.
 type MemberDescription struct {
 	Member, Instance, Client, Host string
-	// Metadata and Assignment are set in a stable group only.
+	// Metadata and Assignment are set in a stable classic group only.
 	Metadata, Assignment []byte
+	// Consumer is set in a group that uses the consumer protocol.
+	Consumer *ConsumerDescription
 }
 
 // List returns all groups that this broker coordinates, by name, without their members.
@@ -95,6 +106,9 @@ func (gs *Groups) Describe(name string) (Description, error) {
 	var d Description
 	err := gs.with(name, false, func(c *coordinator, _ time.Time) error {
 		d = c.group.describe()
+		if c.group.consumers != nil {
+			d.Members = c.group.consumers.describe()
+		}
 		for _, m := range c.group.inOrder() {
 			member := MemberDescription{Member: m.id, Instance: m.instance, Client: m.client, Host: m.host}
 			if d.State == Stable {
@@ -108,7 +122,14 @@ func (gs *Groups) Describe(name string) (Description, error) {
 }
 
 func (g *group) describe() Description {
-	d := Description{Name: g.name, State: g.state, Generation: g.generation, ProtocolType: g.protocolType}
+	d := Description{Name: g.name, State: g.state, Type: TypeClassic, Generation: g.generation, ProtocolType: g.protocolType}
+	if cs := g.consumers; cs != nil {
+		d.Type, d.Protocol = TypeConsumer, cs.assignor
+		if d.State == Stable && !cs.isReconciled(g.generation) {
+			d.State = Reconciling
+		}
+		return d
+	}
 	if g.state == Stable {
 		d.Protocol = g.protocol
 	}

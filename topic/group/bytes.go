@@ -4,7 +4,7 @@ import "fmt"
 
 // bytes returns what the members have brought, their assignments, and those being stored.
 func (g *group) bytes() int64 {
-	total := g.assigning + memberBytes*(len(g.members)+len(g.pending))
+	total := g.assigning + memberBytes*(len(g.members)+len(g.pending)) + g.consumers.bytes()
 	for _, m := range g.members {
 		total += m.size + len(m.assignment)
 	}

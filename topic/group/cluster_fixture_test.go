@@ -82,7 +82,7 @@ func (n *groupNodes) makeTopic(name, fields string) {
 func (n *groupNodes) start(id int32) {
 	store := n.Store(id)
 	n.metas[id] = &badMeta{Meta: n.wrap(store.Meta()), puts: map[string]int{}}
-	n.groups[id] = group.New(n.metas[id], store.Cluster(), topic.GroupsConfig{}, nil)
+	n.groups[id] = group.New(n.metas[id], store.Cluster(), topic.GroupsConfig{}, nil, nil)
 	if err := n.groups[id].Load(n.t.Context()); err != nil {
 		n.t.Fatal(err)
 	}

@@ -41,6 +41,7 @@ func newCoordinator(groups *Groups, l *Ownership, name string) *coordinator {
 	c.group = newGroup(name, groups.config, c.save)
 	c.group.epoch = l.epoch
 	c.group.reserve = c.reserve
+	c.group.topics = groups.topics
 	c.group.spent = func() { groups.renew(l) }
 	return c
 }

@@ -39,6 +39,22 @@ var (
 	ErrSubscribed = errors.New("group is subscribed to the topic")
 	// ErrOffsetMetadataTooLarge reports that the text of a commit is too long.
 	ErrOffsetMetadataTooLarge = errors.New("offset metadata too large")
+	// ErrOtherProtocol reports that the members of the group use the other one of the two
+	// protocols, the classic and that of consumers.
+	ErrOtherProtocol = errors.New("group uses another protocol")
+	// ErrFencedEpoch reports that a member has another epoch than the coordinator knows: join
+	// again, without any partition.
+	ErrFencedEpoch = errors.New("member epoch is fenced")
+	// ErrStaleEpoch reports that a member has reached another epoch: try again after the
+	// next heartbeat.
+	ErrStaleEpoch = errors.New("member epoch is stale")
+	// ErrUnreleasedInstance reports that another member has the instance id, and has not
+	// left.
+	ErrUnreleasedInstance = errors.New("instance id is in use")
+	// ErrUnknownAssignor reports that there is no such policy.
+	ErrUnknownAssignor = errors.New("unknown assignor")
+	// ErrInvalidPattern reports that a pattern of topics is no regular expression.
+	ErrInvalidPattern = errors.New("invalid pattern")
 	// ErrCoordinatorLoading reports that the group is being loaded or removed: try
 	// again soon.
 	ErrCoordinatorLoading = errors.New("coordinator is loading the group")

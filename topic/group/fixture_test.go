@@ -127,7 +127,7 @@ func (m *badMeta) keys(t *testing.T) []string {
 // startGroups returns groups that are stopped at the end of the test.
 func startGroups(t *testing.T, meta topic.Meta, config topic.GroupsConfig) *group.Groups {
 	t.Helper()
-	groups := group.New(meta, topic.Single{}, config, nil)
+	groups := group.New(meta, topic.Single{}, config, nil, nil)
 	if err := groups.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}

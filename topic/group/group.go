@@ -22,11 +22,14 @@ const (
 	CompletingRebalance
 	Stable
 	Dead
+	// Reconciling is a Stable group of the consumer protocol, as Describe has it, in which members have not
+	// yet reached their targets.
+	Reconciling
 )
 
 // String returns Kafka's name of the state.
 func (s State) String() string {
-	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"}[s]
+	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Reconciling"}[s]
 }
 
 // newMemberTimeout bounds the wait of a member's first join during a long rebalance:
@@ -51,6 +54,8 @@ type group struct {
 	// spent is called instead of beginning a generation, when too many in a row were
 	// not stored.
 	spent func()
+	// topics are the topics that members of the consumer protocol subscribe to.
+	topics Topics
 	// epoch is the epoch of the group's slot, begunIn its value when the generation began.
 	epoch, begunIn int64
 
@@ -71,6 +76,10 @@ type group struct {
 	syncAt           time.Time // when members that have not synced are dropped
 	savingGeneration int32     // generation whose assignment is being stored
 	assigning        int       // bytes of assignments that are being stored
+
+	// consumers are the members of a group that uses the consumer protocol: its state is Stable, unless it
+	// is Empty. They are nil in a group that uses the classic one, which all the fields above are for.
+	consumers *consumers
 }
 
 // groupMember is a member of a group.
@@ -168,12 +177,18 @@ func (g *group) next() time.Time {
 	for _, m := range g.members {
 		earlier(m.expires())
 	}
+	if g.consumers != nil {
+		for _, m := range g.consumers.members {
+			earlier(m.expires())
+		}
+	}
 	return next
 }
 
 // tick applies everything that is due at now.
 func (g *group) tick(now time.Time) {
 	reached := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
+	g.expireConsumers(now)
 	changed := false
 	for id, until := range g.pending {
 		if reached(until) {

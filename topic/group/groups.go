@@ -30,6 +30,7 @@ type Groups struct {
 	meta    topic.Meta
 	cluster topic.Cluster
 	config  topic.GroupsConfig
+	topics  Topics
 	log     *slog.Logger
 	work    *lifecycle.Group
 	follow  *follower
@@ -44,14 +45,14 @@ type Groups struct {
 }
 
 // New returns the groups of one node of a cluster, not yet loaded. Unset fields of config
-// get their defaults.
-func New(meta topic.Meta, cluster topic.Cluster, config topic.GroupsConfig, log *slog.Logger) *Groups {
+// get their defaults. The topics are those that members may subscribe to.
+func New(meta topic.Meta, cluster topic.Cluster, config topic.GroupsConfig, topics Topics, log *slog.Logger) *Groups {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	config = topic.Config{Groups: config}.WithDefaults().Groups
 	return &Groups{
-		meta: meta, cluster: cluster, config: config, log: log,
+		meta: meta, cluster: cluster, config: config, topics: topics, log: log,
 		work: lifecycle.NewGroup(context.Background()), byName: map[string]*coordinator{},
 		follow: newFollower(),
 	}

@@ -267,7 +267,7 @@ func TestLeave(t *testing.T) {
 func TestDescribeAndList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		meta := newBadMeta()
-		groups := group.New(meta, topic.Single{}, topic.GroupsConfig{}, nil)
+		groups := group.New(meta, topic.Single{}, topic.GroupsConfig{}, nil, nil)
 		_, err := groups.List()
 		wantErr(t, "list before they are loaded", err, group.ErrCoordinatorLoading)
 		wantErr(t, "heartbeat before they are loaded", groups.Heartbeat(group.MemberIdentity{Group: "g"}), group.ErrCoordinatorLoading)

@@ -82,7 +82,7 @@ func (g *group) joinNew(now time.Time, r JoinRequest) (*Awaited[JoinResult], err
 // add adds a member that is not in the group.
 func (g *group) add(now time.Time, id string, r JoinRequest) *Awaited[JoinResult] {
 	if len(g.members) == 0 {
-		g.protocolType = r.ProtocolType
+		g.protocolType, g.consumers = r.ProtocolType, nil
 	}
 	g.lastNumber++
 	m := &groupMember{

@@ -55,6 +55,44 @@ func (gs *Groups) Heartbeat(r MemberIdentity) error {
 	}))
 }
 
+// ConsumerHeartbeat lets a member of the consumer protocol join, stay and leave. The answer comes when all that it
+// tells is durable.
+//
+// Errors: ErrUnknownMember, ErrFencedEpoch, ErrFencedInstance, ErrUnreleasedInstance,
+// ErrUnknownAssignor, ErrInvalidPattern, ErrOtherProtocol, ErrInvalidGroup, ErrInvalidGroupRequest,
+// ErrGroupFull, ErrTooManyGroups, ErrGroupTooLarge, ErrCoordinatorLoading,
+// ErrCoordinatorUnavailable, ErrClosed.
+func (gs *Groups) ConsumerHeartbeat(r ConsumerHeartbeat) *Awaited[ConsumerResult] {
+	if err := r.validate(); err != nil {
+		return settled(ConsumerResult{}, err)
+	}
+	var answer *Awaited[ConsumerResult]
+	err := gs.move(r.Group, r.Epoch == JoinEpoch, func(g *group, now time.Time) error {
+		answer = g.consume(now, r)
+		return nil
+	})
+	if err != nil {
+		return settled(ConsumerResult{}, orUnknownMember(err))
+	}
+	return answer
+}
+
+// CheckEpoch returns an error if a member of the consumer protocol may not read the offsets of its group:
+// ErrUnknownMember, ErrStaleEpoch. In classic groups, and those that do not exist, every client may.
+// Other errors: ErrInvalidGroup, ErrCoordinatorLoading, ErrClosed.
+func (gs *Groups) CheckEpoch(r MemberIdentity) error {
+	err := gs.with(r.Group, false, func(c *coordinator, _ time.Time) error {
+		if c.group.consumers == nil {
+			return nil
+		}
+		return c.group.consumers.checkEpoch(r)
+	})
+	if errors.Is(err, ErrNoGroup) {
+		return nil
+	}
+	return err
+}
+
 // Leave removes members from a group: by their ids, by instance ids, or by both. It
 // returns an error for each member that cannot be removed (ErrUnknownMember,
 // ErrFencedInstance), or one error for all: ErrInvalidGroup, ErrCoordinatorLoading,

@@ -117,7 +117,7 @@ func newGroupModel(t *testing.T) *groupModel {
 }
 
 func (m *groupModel) start() {
-	m.groups = group.New(m.meta, topic.Single{}, topic.GroupsConfig{}, nil)
+	m.groups = group.New(m.meta, topic.Single{}, topic.GroupsConfig{}, nil, nil)
 	if err := m.groups.Load(m.t.Context()); err != nil {
 		m.t.Fatal(err)
 	}

@@ -79,6 +79,9 @@ func (g *group) mayCommit(now time.Time, r MemberIdentity) error {
 	if r.Generation < 0 && g.state == Empty {
 		return nil
 	}
+	if g.consumers != nil {
+		return g.consumers.checkEpoch(r)
+	}
 	m, err := g.checkGeneration(r)
 	if err != nil {
 		return err

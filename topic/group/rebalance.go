@@ -191,6 +191,9 @@ func (g *group) sharedByAll(protocol string) bool {
 
 // supports returns an error if a member with these protocols cannot be in the group.
 func (g *group) supports(protocolType string, protocols []Protocol) error {
+	if g.consumers != nil && len(g.consumers.members) > 0 {
+		return fmt.Errorf("%w: its members use the consumer protocol", ErrInconsistentProtocol)
+	}
 	if len(g.members) == 0 {
 		return nil
 	}
@@ -259,6 +262,12 @@ const consumerProtocol = "consumer"
 // determined, because members are not consumers or use another encoding.
 func (g *group) subscribed() (topics map[string]bool, known bool) {
 	topics = map[string]bool{}
+	if g.consumers != nil {
+		for name := range g.consumers.subscribed {
+			topics[name] = true
+		}
+		return topics, true
+	}
 	if len(g.members) > 0 && g.protocolType != consumerProtocol {
 		return nil, false
 	}

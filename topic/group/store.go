@@ -33,6 +33,9 @@ type groupRecord struct {
 	Leader       string         `json:"leader,omitempty"`
 	EmptySinceMS int64          `json:"empty_since_ms,omitempty"`
 	Members      []memberRecord `json:"members,omitempty"`
+	// Consumers is set if the group uses the consumer protocol. The generation is the epoch of
+	// the target then.
+	Consumers *consumersRecord `json:"consumers,omitempty"`
 }
 
 type memberRecord struct {
@@ -69,6 +72,9 @@ func (g *group) record(assignments map[string][]byte) groupRecord {
 	if len(g.members) == 0 && !g.emptySince.IsZero() {
 		r.EmptySinceMS = g.emptySince.UnixMilli()
 	}
+	if g.consumers != nil {
+		r.Consumers = g.consumers.record()
+	}
 	for _, m := range g.inOrder() {
 		assignment := m.assignment
 		if assignments != nil {
@@ -98,6 +104,10 @@ func (g *group) restore(now time.Time, r groupRecord) {
 	g.skip = unstoredGenerations * int32(min(max(g.epoch-r.Epoch, 1), mostSkippedEpochs))
 	if r.EmptySinceMS != 0 {
 		g.emptySince = time.UnixMilli(r.EmptySinceMS)
+	}
+	if r.Consumers != nil {
+		g.skip = 0 // members learn of no epoch that is not stored
+		g.restoreConsumers(now, *r.Consumers)
 	}
 	for _, saved := range r.Members {
 		g.lastNumber++

@@ -274,7 +274,7 @@ func TestStoredGroupsThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		var log bytes.Buffer
-		groups := group.New(meta, topic.Single{}, topic.GroupsConfig{}, slog.New(slog.NewTextHandler(&log, nil)))
+		groups := group.New(meta, topic.Single{}, topic.GroupsConfig{}, nil, slog.New(slog.NewTextHandler(&log, nil)))
 		if err := groups.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +309,7 @@ func FuzzStoredGroup(f *testing.F) {
 					t.Fatal(err)
 				}
 			}
-			groups := group.New(meta, topic.Single{}, topic.GroupsConfig{OffsetRetention: 7 * 24 * time.Hour}, nil)
+			groups := group.New(meta, topic.Single{}, topic.GroupsConfig{OffsetRetention: 7 * 24 * time.Hour}, nil, nil)
 			defer stopGroups(t, groups)
 			if err := groups.Load(t.Context()); err != nil {
 				t.Fatal(err)

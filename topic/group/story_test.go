@@ -59,7 +59,7 @@ type story struct {
 // "  " are replaced by the results, all others are kept.
 func tell(t *testing.T, script string) string {
 	s := &story{t: t, meta: newBadMeta(), cast: map[string]*modelClient{}}
-	s.groups = group.New(s.meta, topic.Single{}, topic.GroupsConfig{}, nil)
+	s.groups = group.New(s.meta, topic.Single{}, topic.GroupsConfig{}, nil, nil)
 	if err := s.groups.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func (s *story) do(words []string) {
 	case "restart":
 		delete(s.cast, words[0])
 		stopGroups(s.t, s.groups)
-		s.groups = group.New(s.meta, topic.Single{}, topic.GroupsConfig{}, nil)
+		s.groups = group.New(s.meta, topic.Single{}, topic.GroupsConfig{}, nil, nil)
 		if err := s.groups.Load(s.t.Context()); err != nil {
 			s.t.Fatal(err)
 		}

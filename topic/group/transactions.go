@@ -1,6 +1,8 @@
 package group
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
@@ -29,6 +31,13 @@ func (gs *Groups) MayCommit(r MemberIdentity) (guard topic.Guard, err error) {
 		guard = topic.Guard{Key: GroupKey(r.Group), Revision: c.revision}
 		if anonymous {
 			return nil
+		}
+		if cs := c.group.consumers; cs != nil {
+			if err := cs.checkEpoch(r); errors.Is(err, ErrStaleEpoch) { // the request knows no such error
+				return fmt.Errorf("%w: %w", ErrIllegalGeneration, err)
+			} else {
+				return err
+			}
 		}
 		m, err := c.group.checkGeneration(r)
 		if err == nil {

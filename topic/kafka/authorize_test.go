@@ -58,6 +58,8 @@ var needs = map[int16][]auth.Resource{
 	61: {auth.Topic},
 	65: {auth.Transaction},
 	66: {},
+	68: {auth.Topic, auth.Group},
+	69: {auth.Group},
 	75: {auth.Topic},
 }
 

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -13,7 +14,8 @@ import (
 // DescribeGroups: versions 0 to 6.
 //
 // Answers the state and members of groups, with assignments while a group is stable. A group
-// that does not exist is Dead.
+// that does not exist is Dead, as is one of the consumer protocol, which ConsumerGroupDescribe
+// describes.
 //
 //   - 3: the allowed operations, if the client asks.
 //   - 4: instance ids.
@@ -34,13 +36,16 @@ func (s *Server) describedGroups(c *call, r *kmsg.DescribeGroupsRequest) kmsg.Re
 		if err == nil {
 			d, err = s.broker.Groups().Describe(name)
 		}
+		if err == nil && d.Type != group.TypeClassic {
+			d, err = group.Description{}, errNotClassic
+		}
 		if err == nil {
 			err = c.memory.add(sizeOfGroup(d))
 		}
 		switch {
 		case err == nil:
 			describeGroup(&described, d)
-		case errors.Is(err, group.ErrNoGroup) && r.Version < 6:
+		case (errors.Is(err, group.ErrNoGroup) || errors.Is(err, group.ErrOtherProtocol)) && r.Version < 6:
 			described.State = group.Dead.String()
 		default:
 			described.ErrorCode, described.ErrorMessage = s.groupCode(name, err), message(err)
@@ -53,6 +58,8 @@ func (s *Server) describedGroups(c *call, r *kmsg.DescribeGroupsRequest) kmsg.Re
 	}
 	return response
 }
+
+var errNotClassic = fmt.Errorf("%w: ConsumerGroupDescribe describes it", group.ErrOtherProtocol)
 
 // memberCost is the memory of a member in an answer, without what it has brought.
 const memberCost = 512

@@ -198,15 +198,20 @@ func (c *crowd) spread(partitions int, members []*crowdMember) bool {
 // processed, no partition has two owners at a time, rebalances end, and at the end everything is
 // committed.
 func TestConsumersComeAndGo(t *testing.T) {
-	balancers := map[string]kgo.GroupBalancer{"cooperative": kgo.CooperativeStickyBalancer(), "eager": kgo.RoundRobinBalancer()}
-	for name, balancer := range balancers {
+	kinds := map[string]kgo.Opt{
+		"cooperative": kgo.Balancers(kgo.CooperativeStickyBalancer()), "eager": kgo.Balancers(kgo.RoundRobinBalancer()),
+		"by the server": kgo.ServerSideBalancer(),
+	}
+	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const partitions, records = 24, 100
-			s, b := serve(t, topic.Config{Groups: topic.GroupsConfig{MinSession: time.Second}})
+			s, b := serve(t, topic.Config{Groups: topic.GroupsConfig{
+				MinSession: time.Second, ConsumerSession: 15 * time.Second, ConsumerHeartbeat: 100 * time.Millisecond,
+			}})
 			create(t, b, "orders", partitions)
 			c := &crowd{
-				t: t, server: s, options: []kgo.Opt{kgo.Balancers(balancer)},
+				t: t, server: s, options: []kgo.Opt{kind},
 				owners: map[int32]string{}, processed: map[string]int{}, moved: make(chan struct{}, 1),
 			}
 			var members []*crowdMember

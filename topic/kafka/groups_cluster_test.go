@@ -119,14 +119,23 @@ func TestGroupRequestsAtTheWrongNode(t *testing.T) {
 // A consumer resumes when its coordinator stops, and when the next one is killed; tools list its
 // group once.
 func TestConsumerOutlivesCoordinators(t *testing.T) {
-	n := serveSeveral(t, 3, topic.Config{})
+	for name, kind := range map[string]kgo.Opt{
+		"classic": kgo.Balancers(kgo.CooperativeStickyBalancer()), "by the server": kgo.ServerSideBalancer(),
+	} {
+		t.Run(name, func(t *testing.T) { outliveCoordinators(t, kind) })
+	}
+}
+
+func outliveCoordinators(t *testing.T, kind kgo.Opt) {
+	config := topic.Config{Groups: topic.GroupsConfig{ConsumerHeartbeat: 100 * time.Millisecond}}
+	n := serveSeveral(t, 3, config)
 	if _, err := n.servers[1].broker.Create(t.Context(), topic.Spec{Name: "orders", Partitions: 3, Replicas: 3}, false); err != nil {
 		t.Fatal(err)
 	}
 	producer := n.client(kgo.DefaultProduceTopic("orders"), kgo.DisableIdempotentWrite())
 	consumer := n.client(
 		kgo.ConsumerGroup("g"), kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(),
-		kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(100*time.Millisecond), kgo.FetchMaxWait(100*time.Millisecond),
+		kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(100*time.Millisecond), kgo.FetchMaxWait(100*time.Millisecond), kind,
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -164,15 +173,16 @@ func TestConsumerOutlivesCoordinators(t *testing.T) {
 	}
 	n.killNode(first)
 	round("after one has left ")
-	n.serve(n.nodes.Restart(first), topic.Config{})
+	n.serve(n.nodes.Restart(first), config)
 	killed := n.coordinator("g", 1, 2, 3)
 	n.killNode(killed)
 	round("after one was killed ")
 
 	admin := kadm.NewClient(client(t, n.servers[killed%3+1])) // a new client: the ports have changed
 	n.await("tools see that all was read", func() bool {      // once the group has a coordinator
-		lags, err := admin.Lag(ctx, "g")
-		lag := lags["g"]
-		return err == nil && lag.Error() == nil && len(lag.Lag) > 0 && lag.Lag.Total() == 0
+		committed, err := admin.FetchOffsets(ctx, "g")
+		ends, endErr := admin.ListEndOffsets(ctx, "orders")
+		lag := kadm.CalculateGroupLag(kadm.DescribedGroup{}, committed, ends)
+		return err == nil && endErr == nil && len(lag) > 0 && lag.Total() == 0
 	})
 }

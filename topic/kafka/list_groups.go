@@ -10,9 +10,6 @@ import (
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
-// groupType is the type of all groups: their members assign partitions themselves.
-const groupType = "classic"
-
 // groupCost is the memory of a group in a list.
 const groupCost = 384
 
@@ -22,7 +19,7 @@ const groupCost = 384
 // Clients ask every node.
 //
 //   - 4: the state, and only those in certain states, if the client says so.
-//   - 5: the type, which is "classic", and only those of certain types.
+//   - 5: the type, "classic" or "consumer", and only those of certain types.
 func (s *Server) listGroups(c *call, r *kmsg.ListGroupsRequest) answer {
 	return func(context.Context) kmsg.Response { return s.listedGroups(c, r) }
 }
@@ -38,12 +35,12 @@ func (s *Server) listedGroups(c *call, r *kmsg.ListGroupsRequest) kmsg.Response 
 		return response
 	}
 	for _, g := range groups {
-		if !oneOf(r.StatesFilter, g.State.String()) || !oneOf(r.TypesFilter, groupType) || !c.may(c.key, auth.Group, g.Name) {
+		if !oneOf(r.StatesFilter, g.State.String()) || !oneOf(r.TypesFilter, g.Type) || !c.may(c.key, auth.Group, g.Name) {
 			continue
 		}
 		listed := kmsg.NewListGroupsResponseGroup()
 		listed.Group, listed.ProtocolType = g.Name, g.ProtocolType
-		listed.GroupState, listed.GroupType = g.State.String(), groupType
+		listed.GroupState, listed.GroupType = g.State.String(), g.Type
 		response.Groups = append(response.Groups, listed)
 	}
 	return response

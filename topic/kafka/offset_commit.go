@@ -3,6 +3,8 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -22,8 +24,8 @@ import (
 //   - 2 to 4: how long the offsets are kept; after that the broker decides.
 //   - 6: the leader epoch of the last record read.
 //   - 7: static members (an instance id).
-//   - 9: an old generation is STALE_MEMBER_EPOCH in groups of a protocol that
-//     is not served here.
+//   - 9: in groups of the consumer protocol, the generation is the member's epoch, and another one is
+//     STALE_MEMBER_EPOCH; in earlier versions it is ILLEGAL_GENERATION.
 func (s *Server) offsetCommit(c *call, r *kmsg.OffsetCommitRequest) answer {
 	request := group.CommitRequest{MemberIdentity: group.MemberIdentity{
 		Group: r.Group, Member: r.MemberID, Instance: orEmpty(r.InstanceID), Generation: r.Generation,
@@ -63,6 +65,9 @@ func (s *Server) offsetCommit(c *call, r *kmsg.OffsetCommitRequest) answer {
 	committing := s.broker.Groups().Commit(request)
 	return func(ctx context.Context) kmsg.Response {
 		errs, err := committing.Wait(ctx)
+		if r.Version < 9 && errors.Is(err, group.ErrStaleEpoch) {
+			err = fmt.Errorf("%w: %w", group.ErrIllegalGeneration, err)
+		}
 		for i, place := range places {
 			if err == nil {
 				place.ErrorCode = s.groupCode(r.Group, errs[i])

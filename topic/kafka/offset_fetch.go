@@ -26,8 +26,8 @@ import (
 //   - 7: only offsets that no transaction can change any more; for others the
 //     error is UNSTABLE_OFFSET_COMMIT, after which clients try again.
 //   - 8: several groups.
-//   - 9: the member and its epoch, for groups of a protocol that is not served
-//     here.
+//   - 9: the member and its epoch. In groups of the consumer protocol another epoch is
+//     STALE_MEMBER_EPOCH, so that a member does not read from where it no longer may.
 func (s *Server) offsetFetch(c *call, r *kmsg.OffsetFetchRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		err := s.broker.Groups().Confirm(ctx)
@@ -68,6 +68,9 @@ func (s *Server) fetchOffsets(c *call, r *kmsg.OffsetFetchRequest, pending map[s
 
 // offsetsOf returns the offsets of a group.
 func (s *Server) offsetsOf(c *call, asked *kmsg.OffsetFetchRequestGroup, pending txn.Offsets, failed error) kmsg.OffsetFetchResponseGroup {
+	if failed == nil && asked.MemberID != nil {
+		failed = s.broker.Groups().CheckEpoch(group.MemberIdentity{Group: asked.Group, Member: *asked.MemberID, Generation: asked.MemberEpoch})
+	}
 	offsets := s.newGroupOffsets(c, asked.Group, pending, failed)
 	found := kmsg.OffsetFetchResponseGroup{Group: asked.Group, ErrorCode: offsets.failure}
 	if asked.Topics == nil {

@@ -45,5 +45,7 @@ var shapes = map[int16]shape{
 	61: newShape("[s *i]"),
 	65: newShape("*s"),
 	66: newShape("*s *q 1+:q 2+:s"),
+	68: newShape("s s i s s i *s 1+:s s [u *i]"),
+	69: newShape("*s b"),
 	75: newShape("[s] i ?[s i]"),
 }

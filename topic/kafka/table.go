@@ -73,6 +73,8 @@ var requests = []request{
 	on(0, 0, (*Server).describeProducers),
 	on(0, 0, (*Server).describeTransactions),
 	on(0, 1, (*Server).listTransactions),
+	on(0, 1, (*Server).consumerGroupHeartbeat),
+	on(0, 1, (*Server).consumerGroupDescribe),
 	on(0, 0, (*Server).describeTopicPartitions),
 }
 

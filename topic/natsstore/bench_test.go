@@ -168,7 +168,7 @@ func BenchmarkCommit(b *testing.B) {
 		b.Run(fmt.Sprintf("%dgroups/%dcommitters", shape.groups, shape.committers), func(b *testing.B) {
 			s := open(b, b.TempDir(), natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
 			defer s.Close()
-			groups := group.New(s.Meta(), nil, topic.GroupsConfig{}, nil)
+			groups := group.New(s.Meta(), nil, topic.GroupsConfig{}, nil, nil)
 			if err := groups.Load(b.Context()); err != nil {
 				b.Fatal(err)
 			}

@@ -71,7 +71,7 @@ func listGroups(ctx context.Context, c *brokers.Client) error {
 		c.Say("no groups")
 		return nil
 	}
-	described, err := c.Admin.DescribeGroups(ctx, listed.Groups()...)
+	described, err := describeAll(ctx, c, listed.Groups()...)
 	if err != nil {
 		return err
 	}
@@ -158,14 +158,13 @@ type groupPartition struct {
 // inspectGroup asks for everything about a group.
 func inspectGroup(ctx context.Context, c *brokers.Client, name string) (*describedGroup, error) {
 	var lag kadm.DescribedGroupLag
-	if err := c.OfAll(ctx, func() error {
-		all, err := c.Admin.Lag(ctx, name)
-		lag = all[name]
+	if err := c.OfAll(ctx, func() (err error) {
+		lag, err = lagOf(ctx, c, name)
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	if errors.Is(lag.DescribeErr, kerr.GroupIDNotFound) || lag.DescribeErr == nil && lag.State == brokers.GroupDead {
+	if isMissing(lag.State, lag.DescribeErr) {
 		return nil, noGroup(name)
 	}
 	if err := lag.Error(); err != nil {

@@ -126,7 +126,7 @@ func resetGroup(ctx context.Context, c *brokers.Client, group, name string, move
 // checkInactive returns an error if the group has members. For a group that does not exist, reset
 // sets the offset to begin at.
 func checkInactive(ctx context.Context, c *brokers.Client, group string) error {
-	described, err := c.Admin.DescribeGroups(ctx, group)
+	described, err := describeAll(ctx, c, group)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (n Names) fill(value reflect.Value) {
 	for i := range value.NumField() {
 		field, name := value.Field(i), strings.TrimSuffix(value.Type().Field(i).Name, "s")
 		switch name {
-		case "Topic", "TopicName", "ResourceName":
+		case "Topic", "TopicName", "SubscribedTopicName", "ResourceName":
 			set(field, n.Topic)
 		case "Group", "CoordinatorKey":
 			set(field, n.Group)

@@ -55,6 +55,10 @@ type Options struct {
 	Logger *slog.Logger
 	// Provider knows JWTs. Default nil: JWTs are unknown.
 	Provider *Provider
+	// Names make names of certificates. Default nil: the common name.
+	Names *CertNames
+	// Grants say what those may do whom JWTs and certificates make known: the first that matches.
+	Grants []Grant
 }
 
 // Accounts knows the tokens. It is a lifecycle.Service, and safe for concurrent use.
@@ -63,6 +67,8 @@ type Accounts struct {
 	store  Store
 	logger *slog.Logger
 	jwts   *Provider // nil: there is none
+	names  *CertNames
+	grants atomic.Pointer[grants]
 	admin  atomic.Pointer[record]
 	known  atomic.Pointer[snapshot]
 
@@ -90,11 +96,12 @@ func newSnapshot(d *document, version string) *snapshot {
 // New returns the accounts of a store, and one more: the admin token of the settings. It knows the others once it is
 // started.
 func New(store Store, admin string, options Options) (*Accounts, error) {
-	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger, jwts: options.Provider}
+	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger, jwts: options.Provider, names: options.Names}
 	if a.logger == nil {
 		a.logger = slog.Default()
 	}
 	a.known.Store(newSnapshot(&document{}, ""))
+	a.SetGrants(options.Grants)
 	return a, a.SetAdmin(admin)
 }
 
@@ -124,7 +131,7 @@ func (a *Accounts) Start(ctx context.Context) error {
 		return fmt.Errorf("read the tokens: %w", err)
 	}
 	if a.jwts != nil {
-		a.Go("follow the keys of the identity provider", a.jwts.follow)
+		a.Go("follow the keys of the identity provider", a.jwts.options.Keys.Follow)
 	}
 	a.Go("follow the store", func(ctx context.Context) error {
 		for lifecycle.Sleep(ctx, nil, Follow) {
@@ -177,11 +184,12 @@ func (a *Accounts) report(err error) {
 // Bearer returns who has a secret, or a JWT if there is a provider: ErrUnknown if nobody has, ErrExpired if the token
 // has ended, ErrBadJWT for a JWT that is not valid.
 func (a *Accounts) Bearer(secret string) (*Principal, error) {
-	if a.jwts != nil && isJWT(secret) && a.admin.Load().hash != sha256.Sum256([]byte(secret)) {
-		return a.jwts.verify(secret)
+	var stack [128]byte // longer secrets, which only JWTs are, are copied to the heap
+	sum := sha256.Sum256(append(stack[:0], secret...))
+	if a.jwts != nil && isJWT(secret) && a.admin.Load().hash != sum {
+		return a.jwt(secret, sum)
 	}
-	var stack [128]byte // longer secrets, which nobody has, are copied to the heap
-	return a.byHash(sha256.Sum256(append(stack[:0], secret...)))
+	return a.byHash(sum)
 }
 
 func (a *Accounts) byHash(sum hash) (*Principal, error) {
@@ -231,6 +239,13 @@ func (a *Accounts) decoy(name string) *record {
 	}
 }
 
+// seed returns what only the instances know, of a purpose.
+func (a *Accounts) seed(purpose string) hash {
+	mac := hmac.New(sha256.New, a.admin.Load().Hash)
+	mac.Write([]byte(purpose))
+	return hash(mac.Sum(nil))
+}
+
 func (r *record) scram(mechanism string) ScramKeys {
 	pair := r.S256
 	switch mechanism {
@@ -250,7 +265,7 @@ func (a *Accounts) Valid(p *Principal) bool {
 		return true
 	}
 	if p.stands != nil {
-		return !p.expired(time.Now()) && p.stands()
+		return p.standing()
 	}
 	_, err := a.byHash(p.hash)
 	return err == nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // format is the version of the document that this release writes.
@@ -36,6 +37,25 @@ func decode(text []byte) (*document, error) {
 		}
 	}
 	return d, nil
+}
+
+// Summary counts what a document has.
+type Summary struct{ Tokens, Expired int }
+
+// Summarize counts what a document has at a time, without those that were revoked, which are not in it. It fails where
+// Accounts would.
+func Summarize(text []byte, now time.Time) (Summary, error) {
+	d, err := decode(text)
+	if err != nil {
+		return Summary{}, err
+	}
+	counted := Summary{Tokens: len(d.Tokens)}
+	for i := range d.Tokens {
+		if d.Tokens[i].expired(now) {
+			counted.Expired++
+		}
+	}
+	return counted, nil
 }
 
 // encode writes a document.

@@ -8,9 +8,10 @@ import (
 
 // Principal is somebody who is known, with what they may do. It does not change.
 type Principal struct {
-	// ID is that of the token, "" for the admin token of the settings and for a JWT.
+	// ID is that of the token, "" for the admin token of the settings, for a JWT and for a certificate.
 	ID string `json:"id,omitempty"`
-	// Name is that of the token, and unique; AdminName for the admin token, JWTPrefix and a name for a JWT.
+	// Name is that of the token, and unique; AdminName for the admin token, JWTPrefix and a name for a JWT, CertPrefix and
+	// a name for a certificate.
 	Name  string `json:"name"`
 	Roles []Role `json:"roles"`
 	// The limits: each is a name, or a prefix that ends with "*". Empty: all.
@@ -22,9 +23,17 @@ type Principal struct {
 	// Expires is when the token ends; zero: never.
 	Expires time.Time `json:"expires,omitzero"`
 
-	hash hash // of the secret
-	// stands reports whether the key that signed the JWT is still one of the provider's; nil for a token.
+	hash hash // of the secret; of somebody without a token, the same at all instances
+	// stands reports whether what made a JWT or a certificate known still does: its key and its grant; nil for a token.
 	stands func() bool
+}
+
+// String returns what somebody is called in messages.
+func (p *Principal) String() string {
+	if strings.Contains(p.Name, ":") { // of a JWT or a certificate
+		return p.Name
+	}
+	return "the token " + p.Name
 }
 
 // May reports whether one of the roles has a right.
@@ -81,6 +90,9 @@ func within(limits []string, name string) bool {
 
 // expired reports whether the token has ended.
 func (p *Principal) expired(now time.Time) bool { return !p.Expires.IsZero() && !now.Before(p.Expires) }
+
+// standing reports whether somebody without a token is still who they were.
+func (p *Principal) standing() bool { return !p.expired(time.Now()) && p.stands() }
 
 // Nobody sends requests to what is Open, without a valid token.
 var Nobody = &Principal{}

@@ -26,6 +26,7 @@ import (
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/access/jwks"
 	"github.com/sluice-project/sluice/access/storetest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // signer is a key of an identity provider.
@@ -35,7 +36,7 @@ type signer struct {
 	key    any
 }
 
-func (s signer) sign(t *testing.T, claims jwt.MapClaims) string {
+func (s signer) sign(t testing.TB, claims jwt.MapClaims) string {
 	t.Helper()
 	token := jwt.NewWithClaims(s.method, claims)
 	token.Header["kid"] = s.kid
@@ -62,7 +63,7 @@ func (s signer) jwk() map[string]string {
 }
 
 // signers returns a key for each algorithm.
-func signers(t *testing.T) []signer {
+func signers(t testing.TB) []signer {
 	t.Helper()
 	rs, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -71,7 +72,7 @@ func signers(t *testing.T) []signer {
 	return []signer{{"rs", jwt.SigningMethodRS256, rs}, newES(t), newEd(t, "ed")}
 }
 
-func newES(t *testing.T) signer {
+func newES(t testing.TB) signer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -80,7 +81,7 @@ func newES(t *testing.T) signer {
 	return signer{"es", jwt.SigningMethodES256, key}
 }
 
-func newEd(t *testing.T, kid string) signer {
+func newEd(t testing.TB, kid string) signer {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -90,7 +91,7 @@ func newEd(t *testing.T, kid string) signer {
 }
 
 // publish writes a key set to a file.
-func publish(t *testing.T, path string, keys ...signer) {
+func publish(t testing.TB, path string, keys ...signer) {
 	t.Helper()
 	var set struct {
 		Keys []map[string]string `json:"keys"`
@@ -108,17 +109,14 @@ func publish(t *testing.T, path string, keys ...signer) {
 }
 
 // withProvider returns accounts with the provider of a key set.
-func withProvider(t *testing.T, path string, grants ...string) *access.Accounts {
+func withProvider(t testing.TB, path string, grants ...string) *access.Accounts {
 	t.Helper()
-	options := access.ProviderOptions{Issuer: "https://login.test", Audience: "sluice", Keys: path, NameClaim: "sub", GrantClaim: "realm.roles", Logger: slog.New(slog.DiscardHandler)}
-	for _, text := range grants {
-		g, err := access.ParseGrant(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		options.Grants = append(options.Grants, g)
-	}
-	accounts, err := access.New(&storetest.Memory{}, adminSecret, access.Options{Logger: options.Logger, Provider: access.NewProvider(options)})
+	log := slog.New(slog.DiscardHandler)
+	options := access.Options{Logger: log, Provider: access.NewProvider(access.ProviderOptions{
+		Issuer: "https://login.test", Audience: "sluice", Keys: jwks.New(path, log), NameClaim: "sub", GrantClaim: "realm.roles",
+	})}
+	options.Grants = grantsOf(t, grants...)
+	accounts, err := access.New(&storetest.Memory{}, adminSecret, options)
 	if err == nil {
 		err = accounts.Start(t.Context())
 	}
@@ -244,6 +242,71 @@ func TestKeysAreFollowed(t *testing.T) {
 			t.Error("the last set survives for ever")
 		}
 	})
+}
+
+// A JWT that was verified is remembered no longer than it holds: until it expires, its key is replaced, also by one with
+// its kid, or the grants give something else.
+func TestVerifiedJWTsAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "keys.json")
+		first, second := newEd(t, "1"), newEd(t, "1")
+		publish(t, path, first)
+		accounts := withProvider(t, path, "claim:tills viewer")
+		synctest.Wait()
+		text := first.sign(t, claims(jwt.MapClaims{"exp": time.Now().Add(time.Minute).Unix()}))
+		once, err := accounts.Bearer(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := accounts.Bearer(text); err != nil || again != once {
+			t.Errorf("%p, %v, want the same as before, %p", again, err, once)
+		}
+		accounts.SetGrants(grantsOf(t, "claim:tills producer"))
+		if p, err := accounts.Bearer(text); err != nil || !p.May(access.Produce) || p.May(access.ReadBulk) || accounts.Valid(once) {
+			t.Errorf("after the grants changed: %+v, %v", p, err)
+		}
+		if time.Sleep(time.Minute + access.ClockSkew); !errors.Is(func() error { _, err := accounts.Bearer(text); return err }(), access.ErrExpired) {
+			t.Error("a JWT is accepted after it has expired")
+		}
+		long := first.sign(t, claims(jwt.MapClaims{"exp": time.Now().Add(time.Hour).Unix()}))
+		if _, err := accounts.Bearer(long); err != nil {
+			t.Fatal(err)
+		}
+		publish(t, path, second)
+		time.Sleep(jwks.Refresh)
+		synctest.Wait()
+		if p, err := accounts.Bearer(long); !errors.Is(err, access.ErrBadJWT) {
+			t.Errorf("after its key was replaced: %+v, %v", p, err)
+		}
+	})
+}
+
+// BenchmarkJWT is what a JWT costs at each request: the first time, and then.
+func BenchmarkJWT(b *testing.B) {
+	for _, key := range signers(b) {
+		path := filepath.Join(b.TempDir(), "keys.json")
+		publish(b, path, key)
+		accounts := withProvider(b, path, "claim:tills viewer")
+		first := key.sign(b, claims(nil))
+		until.Succeeds(b, "the keys are read", func() error { _, err := accounts.Bearer(first); return err })
+		b.Run(key.kid+"/first", func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				text := key.sign(b, claims(jwt.MapClaims{"jti": rand.Text()}))
+				b.StartTimer()
+				if _, err := accounts.Bearer(text); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(key.kid+"/then", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := accounts.Bearer(first); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 // Grants that say nothing, or too much, are refused.

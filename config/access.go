@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -22,11 +21,13 @@ type Access struct {
 	AdminTokenFile string
 	// JWT are the settings of an identity provider.
 	JWT JWT
+	// CertNameRules make names of certificates, as access.ParseCertNames reads them.
+	CertNameRules string
 	// Grants say what those may do who have no token of their own, as access.ParseGrant reads them.
 	Grants List
 }
 
-// JWT are the settings of an identity provider; see access.ProviderOptions.
+// JWT are the settings of an identity provider; see access.ProviderOptions. Keys is the URL or the file of its keys.
 type JWT struct {
 	Issuer, Audience, Keys string
 	NameClaim, GrantClaim  string
@@ -35,6 +36,12 @@ type JWT struct {
 // checkGrant checks a value of access.grants.
 func checkGrant(text string) error {
 	_, err := access.ParseGrant(text)
+	return err
+}
+
+// checkNameRules checks access.cert_name_rules.
+func checkNameRules(text string) error {
+	_, err := access.ParseCertNames(text)
 	return err
 }
 
@@ -50,22 +57,16 @@ func checkKeys(text string) error {
 	return nil
 }
 
-// Provider returns the identity provider of the settings; nil if there is none.
-func (a *Access) Provider(log *slog.Logger) (*access.Provider, error) {
-	if a.JWT.Issuer == "" {
-		return nil, nil
-	}
-	options := access.ProviderOptions{
-		Issuer: a.JWT.Issuer, Audience: a.JWT.Audience, Keys: a.JWT.Keys, NameClaim: a.JWT.NameClaim, GrantClaim: a.JWT.GrantClaim, Logger: log,
-	}
-	for _, text := range a.Grants {
-		grant, err := access.ParseGrant(text)
-		if err != nil {
+// ParsedGrants returns the grants, which were checked.
+func (a *Access) ParsedGrants() ([]access.Grant, error) {
+	all := make([]access.Grant, len(a.Grants))
+	for i, text := range a.Grants {
+		var err error
+		if all[i], err = access.ParseGrant(text); err != nil {
 			return nil, err
 		}
-		options.Grants = append(options.Grants, grant)
 	}
-	return access.NewProvider(options), nil
+	return all, nil
 }
 
 // Audit are the settings of the trail.
@@ -136,6 +137,13 @@ func (c *Config) validateAccess() error {
 	case a.On() && len(token) < access.LeastAdmin:
 		return c.wrong(key, fmt.Sprintf("it has %d characters: want at least %d; \"openssl rand -hex 32\" makes one", len(token), access.LeastAdmin))
 	}
+	certificates := c.TLS.ClientCAFile != "" && a.On()
+	switch {
+	case a.CertNameRules != "" && !certificates:
+		return c.wrong("access.cert_name_rules", "want tls.client_ca_file, and access.admin_token or access.admin_token_file: it does nothing without them")
+	case len(a.Grants) > 0 && !certificates && a.JWT.Issuer == "":
+		return c.wrong("access.grants", "want access.jwt_issuer, or accounts and tls.client_ca_file: grants are for those whom JWTs and certificates make known")
+	}
 	return c.validateJWT()
 }
 
@@ -143,8 +151,8 @@ func (c *Config) validateAccess() error {
 func (c *Config) validateJWT() error {
 	j := &c.Access.JWT
 	switch {
-	case j.Issuer == "" && (j.Audience != "" || j.Keys != "" || len(c.Access.Grants) > 0):
-		return c.wrong("access.jwt_issuer", "want the issuer of JWTs: access.jwt_audience, access.jwt_keys and access.grants do nothing without it")
+	case j.Issuer == "" && (j.Audience != "" || j.Keys != ""):
+		return c.wrong("access.jwt_issuer", "want the issuer of JWTs: access.jwt_audience and access.jwt_keys do nothing without it")
 	case j.Issuer == "":
 		return nil
 	case !c.Access.On():

@@ -152,6 +152,8 @@ func valueOf(t *testing.T, key string) string {
 		return "https://shop.example.com"
 	case key == "access.grants":
 		return "name:jwt:alice admin,claim:tills producer topic=orders*"
+	case key == "access.cert_name_rules":
+		return "RULE:^CN=([a-z]+),OU=tills$/$1/,DEFAULT"
 	case key == "gate.room":
 		return "shop"
 	case key == "http_hosts":
@@ -179,8 +181,14 @@ func checkSource(t *testing.T, key, want string, flags *pflag.FlagSet, environ .
 	case strings.Contains(key, "tls"):
 		environ = append(environ, "SLUICE_GATE_TLS_CERT="+write(t, "a"), "SLUICE_GATE_TLS_KEY="+write(t, "b"),
 			"SLUICE_TLS_CERT_FILE="+write(t, "a"), "SLUICE_TLS_KEY_FILE="+write(t, "b"))
+		if key != "tls.client_ca_file" {
+			environ = append(environ, "SLUICE_TLS_CLIENT_CA_FILE="+write(t, "a"))
+		}
 	case strings.HasPrefix(key, "cluster."):
 		environ = append(environ, clusterOf(t, key)...)
+	case key == "access.cert_name_rules":
+		environ = append(environ, "SLUICE_ACCESS_ADMIN_TOKEN="+secretA, "SLUICE_TLS_CERT_FILE="+write(t, "a"), "SLUICE_TLS_KEY_FILE="+write(t, "b"),
+			"SLUICE_TLS_CLIENT_CA_FILE="+write(t, "a"))
 	case strings.HasPrefix(key, "access.jwt"), key == "access.grants":
 		environ = append(environ, "SLUICE_ACCESS_ADMIN_TOKEN="+secretA, "SLUICE_ACCESS_JWT_ISSUER=https://login.test", "SLUICE_ACCESS_JWT_AUDIENCE=sluice",
 			"SLUICE_ACCESS_JWT_KEYS=https://login.test/keys")

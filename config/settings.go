@@ -17,7 +17,7 @@ const sameFlag = "="
 // schema returns all settings of c, in the order of the file.
 func (c *Config) schema() []Setting {
 	var all []Setting
-	for _, part := range []func() []Setting{c.processSettings, c.tracingSettings, c.clusterSettings, c.topicSettings, c.roomSettings, c.gateSettings, c.bulkSettings, c.webhookSettings} {
+	for _, part := range []func() []Setting{c.processSettings, c.accessSettings, c.serverSettings, c.tracingSettings, c.clusterSettings, c.topicSettings, c.roomSettings, c.gateSettings, c.bulkSettings, c.webhookSettings} {
 		all = append(all, part()...)
 	}
 	return all
@@ -40,7 +40,17 @@ func (c *Config) processSettings() []Setting {
 		{Key: "tls.key_file", field: &c.TLS.KeyFile, check: optional(checkFile),
 			Usage: "path of the certificate's key, in PEM"},
 		{Key: "tls.client_ca_file", field: &c.TLS.ClientCAFile, check: optional(checkFile),
-			Usage: "path of the authorities, in PEM, one of which must have signed the certificate that each client of http and kafka shows; read again when it changes; none: clients show no certificate. Whoever has such a certificate may do everything"},
+			Usage: "path of the authorities, in PEM, one of which must have signed the certificate that each client of http and kafka shows; read again when it changes; none: clients show no certificate. Without accounts, whoever has such a certificate may do everything; with them, access.grants says what"},
+		{Key: "tls.client_crl_file", field: &c.TLS.ClientCRLFile, check: optional(checkFile),
+			Usage: "path of the revocation lists of those authorities, in PEM, or one in DER; read again when it changes: connections with a certificate that is on it end within 5 seconds; none: certificates are good until they expire"},
+		{Key: "tls.client_auth", field: &c.TLS.ClientAuth, Default: clientRequired, check: oneOf(clientRequired, clientRequested),
+			Usage: "whether clients must show a certificate if tls.client_ca_file is set: required, or requested, with which those without one show a token"},
+	}
+}
+
+// accessSettings are about who may do what, and the trail of it.
+func (c *Config) accessSettings() []Setting {
+	return []Setting{
 		{Key: "access.admin_token", field: &c.Access.AdminToken, Secret: true, gateFlag: sameFlag,
 			Usage: "token that may do everything, at least 20 characters, read again when the file changes; with it, the server has accounts: requests to http show a token, made with \"sluice token create\""},
 		{Key: "access.admin_token_file", field: &c.Access.AdminTokenFile, check: optional(checkFile), gateFlag: sameFlag,
@@ -55,8 +65,10 @@ func (c *Config) processSettings() []Setting {
 			Usage: "claim of JWTs with the name of somebody, who is called jwt:NAME"},
 		{Key: "access.jwt_grant_claim", field: &c.Access.JWT.GrantClaim, Default: "roles",
 			Usage: "claim of JWTs with the values that claim: in access.grants asks for, a list or a text with spaces between them; a dot leads into an object, as in realm_access.roles"},
+		{Key: "access.cert_name_rules", field: &c.Access.CertNameRules, check: checkNameRules,
+			Usage: "how the subject of a client's certificate becomes its name, cert:NAME, in the form of Kafka's ssl.principal.mapping.rules, such as RULE:^CN=([a-z0-9.-]+),OU=tills,O=Shop$/$1/L; none: the common name"},
 		{Key: "access.grants", field: &c.Access.Grants, check: each(checkGrant),
-			Usage: "what those may do who have no token of their own; for each of them the first that matches: name:NAME or claim:VALUE, then roles and limits, such as claim:tills producer topic=orders*; limits are tenant, type, room, topic and group"},
+			Usage: "what those may do who have no token of their own; for each of them the first that matches: name:NAME, such as name:cert:till-1, or claim:VALUE, then roles and limits, such as claim:tills producer topic=orders*; limits are tenant, type, room, topic and group; read again when the file changes"},
 		{Key: "audit.file", field: &c.Audit.File, Default: auditAuto, check: orWord(Off, checkPath, `the path of a file, "auto" or "off"`), gateFlag: sameFlag,
 			Usage: "path of the audit trail: refusals, and what changes something, one line of JSON each; auto: audit.log in the data directory if the server has accounts, and otherwise none; off: none"},
 		{Key: "audit.max_bytes", field: &c.Audit.MaxBytes, Default: "64MiB", gateFlag: sameFlag, check: sizes(1<<20, math.MaxInt64, "at least 1MiB"),
@@ -65,6 +77,12 @@ func (c *Config) processSettings() []Setting {
 			Usage: "how many renamed files of the audit trail are kept"},
 		{Key: "audit.topic", field: &c.Audit.Topic, Default: "true",
 			Usage: "publish the audit trail to the topic sluice.audit too, where there are topics"},
+	}
+}
+
+// serverSettings are about connections and logs.
+func (c *Config) serverSettings() []Setting {
+	return []Setting{
 		{Key: "connections", field: &c.Connections, Zero: "half of the files that the process may open, or all but 4,096 where that is more", gateFlag: sameFlag,
 			check: upTo(0, 1<<30), Usage: "most connections of clients, over HTTP, at the gate and of Kafka clients, and of the gate to its upstream, together; further ones are reset"},
 		{Key: "connections_per_client", field: &c.ConnectionsPerClient, Default: "2000", gateFlag: sameFlag,

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/testkit/ports"
@@ -83,18 +84,23 @@ func (s *server) operations() map[string]access.Right {
 	return rights
 }
 
-// Each role may do what the table says, of everything that a server serves; and no secret of a token is in an answer
+// Each role may do what the table says, by a token and by a JWT, of everything that a server serves; and no secret of a token is in an answer
 // but that of its creation, in a log or in what commands print.
 func TestEveryRoleAtEveryPath(t *testing.T) {
 	t.Parallel()
+	provider := newIdentityProvider(t)
 	s := withAccounts(t, "--pprof", "--log-level", "debug")
+	s.env = append(s.env, provider.settings()...)
 	s.start()
-	secrets := map[access.Role]string{}
-	for _, role := range access.Roles() {
-		secrets[role] = s.token("of-"+string(role), role)
-	}
 	const unknown = "sluice_somebody-who-is-not-known"
-	planted := append(slices.Collect(maps.Values(secrets)), adminToken, unknown)
+	planted, secrets := []string{adminToken, unknown}, map[string]access.Role{}
+	for _, role := range access.Roles() {
+		secrets[s.token("of-"+string(role), role)] = role
+		secrets[provider.sign("somebody", "idp-"+string(role), time.Hour)] = role
+	}
+	planted = slices.AppendSeq(planted, maps.Keys(secrets))
+	admin := provider.sign("admin", "idp-admin", time.Hour)
+	until.True(t, "the server has the keys", func() bool { return s.as(admin, "GET", "/v1/tokens", "").status == http.StatusOK })
 	wildcard := regexp.MustCompile(`\{[a-z]+\}`)
 	for route, right := range s.operations() {
 		method, path, _ := strings.Cut(wildcard.ReplaceAllString(route, "x"), " ")
@@ -107,7 +113,7 @@ func TestEveryRoleAtEveryPath(t *testing.T) {
 			}
 			return a
 		}
-		for role, secret := range secrets {
+		for secret, role := range secrets {
 			refused := right != access.Open && role.Rights()&right != right
 			if a := ask(secret); a.status == http.StatusUnauthorized && right != access.Open || (a.status == http.StatusForbidden) != refused {
 				t.Errorf("%s as %s: %d %.200s, want it refused: %v", route, role, a.status, a.body, refused)

@@ -33,7 +33,18 @@ func TestDoctor(t *testing.T) {
 	s.call("PUT", "/v1/rooms/second", `{"mode":"teller","capacity":5}`, http.StatusCreated, nil)
 	s.newTopic("second", 1)
 	s.kill() // which leaves logs of the databases
-	sluice(t, "doctor", "--data", s.data)
+	if said := sluice(t, "doctor", "--data", s.data); !strings.Contains(said, "accounts") {
+		t.Errorf("the doctor says nothing of accounts: %s", said)
+	}
+	replace(t, filepath.Join(s.data, "access.json"), []byte(`{"format":1,"tokens":[{"name":"a","expires":"2020-01-01T00:00:00Z","sha256":"`+strings.Repeat("A", 43)+`="},{"name":"b","sha256":"`+strings.Repeat("B", 43)+`="}]}`))
+	if said := sluice(t, "doctor", "--data", s.data, "--json"); !strings.Contains(said, `"result":"warning","detail":"2 tokens, 1 of them expired`) {
+		t.Errorf("a token has expired, and the doctor says %s", said)
+	}
+	for _, broken := range []string{`{"format":1,"tokens":[`, `{"format":99}`} {
+		replace(t, filepath.Join(s.data, "access.json"), []byte(broken))
+		isFound(t, s, "access.json")
+	}
+	replace(t, filepath.Join(s.data, "access.json"), []byte(`{"format":1,"tokens":[]}`))
 	for _, kind := range []string{"*.log", "MANIFEST-*", "room/*.log", "room/MANIFEST-*", "topic/meta/*.log", "topic/meta/MANIFEST-*", "topic/logs/*/*.log", "topic/FORMAT"} {
 		path := someFile(t, s, kind)
 		whole, err := os.ReadFile(path)

@@ -43,6 +43,15 @@ func newIdentityProvider(t *testing.T) *identityProvider {
 	return &identityProvider{t, keys.URL, private}
 }
 
+// settings are those of a server that accepts its JWTs: the role idp-admin is admin, and so on.
+func (p *identityProvider) settings() []string {
+	grants := make([]string, 0, len(access.Roles()))
+	for _, role := range access.Roles() {
+		grants = append(grants, "claim:idp-"+string(role)+" "+string(role))
+	}
+	return []string{"SLUICE_ACCESS_JWT_ISSUER=" + p.url, "SLUICE_ACCESS_JWT_AUDIENCE=sluice", "SLUICE_ACCESS_JWT_KEYS=" + p.url, "SLUICE_ACCESS_GRANTS=" + strings.Join(grants, ",")}
+}
+
 // sign returns a JWT of somebody with a role, for a time.
 func (p *identityProvider) sign(name, role string, life time.Duration) string {
 	p.t.Helper()
@@ -61,12 +70,7 @@ func TestJWTsOfAnIdentityProvider(t *testing.T) {
 	t.Parallel()
 	provider := newIdentityProvider(t)
 	s := withAccounts(t, "--log-level", "debug")
-	grants := make([]string, 0, len(access.Roles()))
-	for _, role := range access.Roles() {
-		grants = append(grants, "claim:idp-"+string(role)+" "+string(role))
-	}
-	s.env = append(s.env, "SLUICE_ACCESS_JWT_ISSUER="+provider.url, "SLUICE_ACCESS_JWT_AUDIENCE=sluice",
-		"SLUICE_ACCESS_JWT_KEYS="+provider.url, "SLUICE_ACCESS_GRANTS="+strings.Join(grants, ","))
+	s.env = append(s.env, provider.settings()...)
 	s.start()
 	var planted []string
 	jwtOf := func(role string, life time.Duration) string {

@@ -20,11 +20,12 @@ import (
 // revokedAge is how long after it has ended somebody's requests may go on.
 const revokedAge = time.Second
 
-// guard admits requests of those who show a valid token with the right that they need. It implements edge.Guard.
+// guard admits requests of those who show a valid token or certificate with the right that they need. It implements edge.Guard.
 type guard struct {
 	accounts *access.Accounts // nil: anybody may do everything
 	trail    *audit.Trail     // nil: there is none
 	attempts *access.Attempts
+	ownSite  http.CrossOriginProtection
 	refused  *prometheus.CounterVec
 }
 
@@ -53,10 +54,10 @@ func (g *guard) Admit(w http.ResponseWriter, r *http.Request, operation string, 
 		return nil, g.unknown(r, err)
 	case len(p.Roles) == 0 && right != access.Open:
 		g.refused.WithLabelValues("forbidden").Inc()
-		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, p.Name+" has no role here: want one in access.grants for this name, or for a value of its claims")
+		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, p.Name+" has no role here: want one in access.grants for this name, or for a value of the claims of a JWT")
 	case !p.May(right):
 		g.refused.WithLabelValues("forbidden").Inc()
-		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, "the token "+p.Name+" lacks the right "+right.String()+": want a token with one of the roles "+access.JoinRoles(access.RolesWith(right)))
+		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, p.String()+" lacks the right "+right.String()+": want one of the roles "+access.JoinRoles(access.RolesWith(right)))
 	default:
 		if a != nil {
 			a.streams.sentBy(a, p)
@@ -67,9 +68,18 @@ func (g *guard) Admit(w http.ResponseWriter, r *http.Request, operation string, 
 
 var errNoToken = errors.New("this needs a token: want the header Authorization: Bearer <token>, which commands take from SLUICE_TOKEN or --token-file")
 
-// sender returns who sent a request.
+var errOtherSite = errors.New("a page of another site sent this request, with the certificate of the browser: want a token for it")
+
+// sender returns who sent a request: who has the token, or, if it shows none, the certificate of its connection.
 func (g *guard) sender(r *http.Request) (*access.Principal, error) {
-	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	shown := r.Header.Get("Authorization")
+	if shown == "" && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		if g.ownSite.Check(r) != nil { // browsers send certificates along, whoever makes them send a request
+			return nil, errOtherSite
+		}
+		return g.accounts.Certificate(r.TLS.VerifiedChains[0][0])
+	}
+	scheme, secret, _ := strings.Cut(shown, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil, errNoToken
 	}
@@ -103,10 +113,33 @@ func (g *guard) wrap(pattern string, next http.Handler) http.Handler {
 	})
 }
 
-// follow ends the requests of those whose token has ended.
-func (g *guard) follow(ctx context.Context, s *streams) error {
+// endInvalid ends the requests of those whose token or certificate has ended.
+func (s *Server) endInvalid(ctx context.Context) error {
+	check := s.options.CheckCertificate
 	for lifecycle.Sleep(ctx, nil, revokedAge) {
-		s.endInvalid(g.accounts.Valid)
+		s.streams.endIf(func(a *reply) bool {
+			return !s.guard.accounts.Valid(a.sender) || a.shown != nil && check(a.shown) != nil
+		})
 	}
 	return nil
+}
+
+// certified refuses requests on connections whose client has a certificate that is not good any more.
+func (s *Server) certified(next http.Handler) http.Handler {
+	check := s.options.CheckCertificate
+	if check == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+			if err := check(r.TLS); err != nil {
+				edge.Refuse(http.StatusUnauthorized, problem.Unauthenticated, err.Error()).Set("Connection", "close").Write(w)
+				return
+			}
+			if a, tracked := w.(*reply); tracked {
+				s.streams.certified(a, r.TLS)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -72,7 +72,7 @@ func TestRequestsShowATokenWithTheRight(t *testing.T) {
 		{"GET", "/openapi.json", "", 401, ""},
 		{"GET", "/openapi.json", viewer, 200, ""},
 		{"PUT", "/v1/rooms", "", 401, ""},
-		{"PUT", "/v1/rooms", viewer, 403, "the token viewer lacks the right manage-rooms: want a token with one of the roles admin, operator"},
+		{"PUT", "/v1/rooms", viewer, 403, "the token viewer lacks the right manage-rooms: want one of the roles admin, operator"},
 	} {
 		w := ask(s, test.method, test.path, test.authorization, iotest.ErrReader(io.ErrUnexpectedEOF))
 		if w.Code != test.status || !strings.Contains(w.Body.String(), test.says) {

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"mime"
 	"net/http"
@@ -13,7 +14,7 @@ import (
 )
 
 // streams has the requests that the server may have to end: those that are answered with an event stream, which
-// does not end by itself, when it stops; and those of somebody when their token has ended.
+// does not end by itself, when it stops; and those of somebody when their token or certificate has ended.
 type streams struct {
 	mu      sync.Mutex
 	stopped bool
@@ -54,12 +55,12 @@ func (s *streams) stop() {
 	}
 }
 
-// endInvalid ends the requests of those who are not valid.
-func (s *streams) endInvalid(valid func(*access.Principal) bool) {
+// endIf ends the requests that ended is true for.
+func (s *streams) endIf(ended func(*reply) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for a := range s.open {
-		if !valid(a.sender) {
+		if ended(a) {
 			a.cancel()
 		}
 	}
@@ -73,6 +74,11 @@ func (s *streams) streamed(a *reply) {
 // sentBy says who sent the request.
 func (s *streams) sentBy(a *reply, p *access.Principal) {
 	s.add(a, func() { a.sender = p })
+}
+
+// certified says that the client has shown a certificate on the connection.
+func (s *streams) certified(a *reply, shown *tls.ConnectionState) {
+	s.add(a, func() { a.shown = shown })
 }
 
 func (s *streams) add(a *reply, set func()) {
@@ -104,8 +110,9 @@ type reply struct {
 	status  int  // of the answer; 0: none was sent
 	handled bool // the handler has returned
 	act     act
-	stream  bool              // the answer is an event stream
-	sender  *access.Principal // nil: nobody asked who sent the request
+	stream  bool                 // the answer is an event stream
+	sender  *access.Principal    // nil: nobody asked who sent the request
+	shown   *tls.ConnectionState // the connection on which the client has shown a certificate; nil: none
 	// multiplexed answers share a connection: a client may read others and not this one.
 	multiplexed bool
 }

@@ -43,6 +43,9 @@ type Options struct {
 	Name string
 	// TLS enables TLS, with its certificates. Default nil: no TLS.
 	TLS *tls.Config
+	// CheckCertificate returns why the certificate of a connection's client is not good any more; nil if it is, or there
+	// is none. Requests of such a client end within a second. Default nil: a certificate is good as long as its connection.
+	CheckCertificate func(*tls.ConnectionState) error
 	// Connections bounds the connections, together with other listeners. Default nil: no
 	// bound.
 	Connections *connlimit.Limiter
@@ -164,7 +167,7 @@ func (s *Server) Start(ctx context.Context) error {
 	requests, endAll := context.WithCancel(context.WithoutCancel(ctx))
 	s.listener, s.endAll = patientListener{s.options.Connections.Listen(listener)}, endAll
 	s.http = &http.Server{
-		Handler:           s.streams.wrap(knownHosts(s.options.Hosts, s.handler)),
+		Handler:           s.streams.wrap(s.certified(knownHosts(s.options.Hosts, s.handler))),
 		TLSConfig:         s.options.TLS,
 		ReadHeaderTimeout: readHeaderTime,
 		IdleTimeout:       idleTime,
@@ -182,8 +185,8 @@ func (s *Server) Start(ctx context.Context) error {
 		}
 		return nil
 	})
-	if s.options.Accounts != nil {
-		s.group.Go("end requests of revoked tokens", func(ctx context.Context) error { return s.guard.follow(ctx, &s.streams) })
+	if s.options.Accounts != nil || s.options.CheckCertificate != nil {
+		s.group.Go("end requests of revoked tokens and certificates", s.endInvalid)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ var packages = map[string]rule{
 	"internal/cli/top":     {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"access", "access/audit", "bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"access", "access/api", "access/audit", "access/filestore", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/bundle", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
+		"access", "access/api", "access/audit", "access/filestore", "access/jwks", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/bundle", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
@@ -47,7 +47,7 @@ var packages = map[string]rule{
 	"internal/cli/token":   {imports: []string{"access/api", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/group":   {imports: []string{"internal/cli/brokers", "internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/cluster": {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term", "topic/api"}},
-	"internal/cli/data":    {imports: []string{"bulk/pebblestore", "internal/backup", "internal/bundle", "internal/cli/brokers", "internal/cli/exit", "internal/cli/remote", "internal/cli/term", "internal/connlimit", "room/pebblestore", "topic/filestore"}},
+	"internal/cli/data":    {imports: []string{"access", "access/filestore", "bulk/pebblestore", "internal/backup", "internal/bundle", "internal/cli/brokers", "internal/cli/exit", "internal/cli/remote", "internal/cli/term", "internal/connlimit", "room/pebblestore", "topic/filestore"}},
 	"internal/cli/demo": {imports: []string{
 		"bulk", "bulk/upload", "bulk/webhook", "examples", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/cli/term", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/watch", "topic", "topic/broker", "topic/filestore", "topic/kafka",
 	}},
@@ -56,7 +56,7 @@ var packages = map[string]rule{
 	"config": {imports: []string{"access", "bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
 	"ops":    {imports: []string{"access", "access/audit", "internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
-	"access":            {imports: []string{"access/jwks", "internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},
+	"access":            {imports: []string{"internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},
 	"access/jwks":       {},
 	"access/audit":      {imports: []string{"access", "internal/clientnet", "lifecycle"}, refuses: []string{"net/http", pebble, redis}},
 	"access/filestore":  {imports: []string{"access"}, refuses: []string{"net"}},

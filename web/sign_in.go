@@ -140,6 +140,6 @@ func need(ctx context.Context, right access.Right) error {
 	if may(ctx, right) {
 		return nil
 	}
-	return &statusError{http.StatusForbidden, errors.New("the token " + access.From(ctx).Name + " lacks the right " + right.String() +
+	return &statusError{http.StatusForbidden, errors.New(access.From(ctx).String() + " lacks the right " + right.String() +
 		": want one of the roles " + access.JoinRoles(access.RolesWith(right)))}
 }

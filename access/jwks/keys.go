@@ -49,10 +49,11 @@ func New(source string, logger *slog.Logger) *Keys {
 	}}
 }
 
-// Find returns a key; nil if it is unknown, or was not confirmed for Survive. Then the set is read again soon.
-func (k *Keys) Find(id ID) any {
+// Find returns the key of a kid that verifies an algorithm; nil if it is unknown, or was not confirmed for Survive. Then
+// the set is read again soon.
+func (k *Keys) Find(kid, algorithm string) any {
 	if now := k.set.Load(); now != nil && time.Since(now.at) < Survive {
-		if key := now.keys[id]; key != nil {
+		if key := now.keys[ID{kid, algorithm}]; key != nil {
 			return key
 		}
 	}

@@ -86,16 +86,20 @@ func createdAnswer(action bulk.Action) *outCreated {
 type inList struct {
 	Tenant string `query:"tenant" doc:"Only those of this tenant."`
 	Status string `query:"status" enum:"CREATED,DISPATCHED,RUNNING,AGGREGATING,COMPLETED,FAILED,CANCELED" doc:"Only those in this status."`
-	After  string `query:"after" doc:"The id that the page before gave as next."`
+	After  string `query:"after" doc:"What the page before gave as next."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most actions of a page. With a filter, a page may have none and still have a next: it looks at 10,000 actions."`
 }
 
 func (s *server) list(ctx context.Context, in *inList) (*object[wire.Actions], error) {
+	var err error
+	if in.After, err = reveal(ctx, in.After); err != nil {
+		return nil, err
+	}
 	actions, next, err := s.page(ctx, in)
 	if err != nil {
 		return nil, refuse(in.After, err)
 	}
-	out := &object[wire.Actions]{Body: wire.Actions{Actions: []wire.Action{}, Next: next}}
+	out := &object[wire.Actions]{Body: wire.Actions{Actions: []wire.Action{}, Next: hide(ctx, next)}}
 	for _, action := range actions {
 		out.Body.Actions = append(out.Body.Actions, s.action(action))
 	}

@@ -151,10 +151,15 @@ type inDeadLetters struct {
 
 func (s *server) deadLetters(ctx context.Context, in *inDeadLetters) (*object[wire.DeadLetters], error) {
 	out := &object[wire.DeadLetters]{Body: wire.DeadLetters{DeadLetters: []wire.DeadLetter{}}}
+	var err error
+	if in.After, err = reveal(ctx, in.After); err != nil {
+		return nil, err
+	}
 	list := &letterList{server: s, in: in, page: &out.Body}
 	if err := list.fill(ctx); err != nil {
 		return nil, refuse(in.Action, err)
 	}
+	out.Body.Next = hide(ctx, out.Body.Next)
 	return out, nil
 }
 

@@ -35,6 +35,28 @@ func mayChange(ctx context.Context, tenant string) error {
 	return edge.Refuse(http.StatusForbidden, wire.CodeForbidden, fmt.Sprintf("the token %s is not for the tenant %q: name one that it is for", access.From(ctx).Name, tenant))
 }
 
+// hide returns a cursor as the sender gets it: those who have some tenants only cannot read it, as it may name an
+// action of others.
+func hide(ctx context.Context, cursor *string) *string {
+	if cursor == nil || *cursor == "" || !limited(ctx) {
+		return cursor
+	}
+	hidden := access.From(ctx).Seal(*cursor)
+	return &hidden
+}
+
+// reveal returns the cursor of the sender as hide got it.
+func reveal(ctx context.Context, cursor string) (string, error) {
+	if cursor == "" || !limited(ctx) {
+		return cursor, nil
+	}
+	text, err := access.From(ctx).Open(cursor)
+	if err != nil {
+		return "", edge.Invalid("after", "want the next of the page before")
+	}
+	return text, nil
+}
+
 // reach returns bulk.ErrNotFound for an action beyond the limits.
 func (s scoped) reach(ctx context.Context, id string) error {
 	if !limited(ctx) {
@@ -135,7 +157,13 @@ func (s scoped) Change(ctx context.Context, change bulk.Change) (bulk.Changed, e
 	if err := mayChange(ctx, change.Tenant); err != nil {
 		return bulk.Changed{}, err
 	}
-	return s.Engine.Change(ctx, change)
+	var err error
+	if change.After, err = reveal(ctx, change.After); err != nil {
+		return bulk.Changed{}, err
+	}
+	done, err := s.Engine.Change(ctx, change)
+	done.Next = *hide(ctx, &done.Next)
+	return done, err
 }
 
 // Lease implements Engine.

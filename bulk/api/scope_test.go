@@ -2,14 +2,18 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/access"
+	"github.com/sluice-project/sluice/access/storetest"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
 	"github.com/sluice-project/sluice/internal/edge/edgetest"
@@ -129,6 +133,85 @@ func TestASubmitterSeesItsTenantsAlone(t *testing.T) {
 	}
 	if w := ask("GET /v1/actions/acme/jobs/0", "", ""); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "other") || !strings.Contains(w.Body.String(), `"jobs":4`) {
 		t.Errorf("why a job waits: %d %s", w.Code, w.Body)
+	}
+}
+
+// manyOthers are the actions of two tenants, most of them of the other one.
+type manyOthers struct {
+	twoTenants
+	after string // of the last change
+}
+
+func (e *manyOthers) Actions(_ context.Context, filter bulk.ActionFilter) (all []bulk.Action, err error) {
+	after, _ := strconv.Atoi(strings.TrimPrefix(filter.After, "other-"))
+	for n := after + 1; n <= 30_000 && len(all) < filter.Limit; n++ {
+		a := actionOf("other")
+		a.ID = fmt.Sprint("other-", n)
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+func (e *manyOthers) Change(_ context.Context, change bulk.Change) (bulk.Changed, error) {
+	e.after = change.After
+	return bulk.Changed{Next: "1/other-7"}, nil
+}
+
+// A page that ends among actions beyond the sender's limits names none of them, and the next one begins there.
+func TestCursorsNameNothingBeyondTheLimits(t *testing.T) {
+	engine := &manyOthers{}
+	handler := api.New(engine, api.WithLogger(slog.New(slog.DiscardHandler)))
+	sender, err := access.New(&storetest.Memory{}, "the admin token of tests", access.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, secret, err := sender.Create(t.Context(), access.Principal{Name: "ci", Roles: []access.Role{access.Submitter}, Tenants: []string{"acme"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited, err := sender.Bearer(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(who *access.Principal, method, path, body string) (*httptest.ResponseRecorder, string) {
+		request := httptest.NewRequest(method, path, strings.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, request.WithContext(access.With(request.Context(), who)))
+		var page struct{ Next string }
+		if err := json.Unmarshal(w.Body.Bytes(), &page); w.Code == http.StatusOK && err != nil {
+			t.Fatal(err)
+		}
+		return w, page.Next
+	}
+	for _, path := range []string{"/v1/actions", "/v1/dead-letters"} {
+		pages := 1
+		w, next := ask(limited, "GET", path, "")
+		for ; next != "" && w.Code == http.StatusOK; pages++ {
+			if strings.Contains(next, "other") {
+				t.Fatalf("%s: the cursor %q", path, next)
+			}
+			w, next = ask(limited, "GET", path+"?after="+next, "")
+		}
+		if w.Code != http.StatusOK || pages < 4 {
+			t.Errorf("%s: %d %s after %d pages, want 200 and all of 30,000 actions", path, w.Code, w.Body, pages)
+		}
+		for _, after := range []string{"other-7", "other-7-0", "AAAA"} {
+			if w, _ := ask(limited, "GET", path+"?after="+after, ""); w.Code != http.StatusUnprocessableEntity {
+				t.Errorf("%s?after=%s: %d %s", path, after, w.Code, w.Body)
+			}
+		}
+		if _, next := ask(nil, "GET", path, ""); !strings.HasPrefix(next, "other-") {
+			t.Errorf("%s of somebody without limits: the cursor %q", path, next)
+		}
+	}
+	const cancel = `{"do":"cancel","tenant":"acme","after":%q}`
+	w, next := ask(limited, "POST", "/v1/changes", fmt.Sprintf(cancel, ""))
+	if w.Code != http.StatusOK || next == "" || strings.Contains(next, "other") {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if w, _ := ask(limited, "POST", "/v1/changes", fmt.Sprintf(cancel, next)); w.Code != http.StatusOK || engine.after != "1/other-7" {
+		t.Errorf("%d %s, continued after %q", w.Code, w.Body, engine.after)
 	}
 }
 

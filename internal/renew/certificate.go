@@ -11,7 +11,7 @@ import (
 )
 
 // Age is how long a change of files may go unnoticed: they are looked at no more often.
-const Age = 5 * time.Second
+const Age = 3 * time.Second
 
 // renewed is a value that is read from files, and read again when they have changed.
 type renewed[T any] struct {
@@ -104,37 +104,28 @@ func Authorities(path string) (*x509.CertPool, error) {
 }
 
 // ServerTLS returns the configuration of a server with the certificate of two files, for TLS 1.2
-// and later. With clientCAFile, clients must show a certificate that its authorities have signed.
-// Handshakes get what is in the files at most [Age] after they changed; a nil log is
+// and later. With clients, those must show a certificate that is good, or may; nil: they are asked
+// for none. Handshakes get what is in the files at most [Age] after they changed; a nil log is
 // slog.Default().
-func ServerTLS(certFile, keyFile, clientCAFile string, log *slog.Logger) (*tls.Config, error) {
+func ServerTLS(certFile, keyFile string, clients *Clients, log *slog.Logger) (*tls.Config, error) {
 	certificate, err := LoadCertificate(certFile, keyFile, log)
 	if err != nil {
 		return nil, err
 	}
 	config := &tls.Config{GetCertificate: certificate.Get, MinVersion: tls.VersionTLS12}
-	if clientCAFile == "" {
+	if clients == nil {
 		return config, nil
 	}
-	clients, err := authorities(clientCAFile, log)
-	if err != nil {
-		return nil, err
-	}
 	config.ClientAuth = tls.RequireAndVerifyClientCert
+	if clients.optional {
+		config.ClientAuth = tls.VerifyClientCertIfGiven
+	}
 	config.SessionTicketsDisabled = true // a resumed session would not show its certificate again
+	config.VerifyConnection = func(state tls.ConnectionState) error { return clients.Check(&state) }
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := config.Clone()
-		now.ClientCAs = clients.newest()
+		now.ClientCAs = clients.newest().pool
 		return now, nil
 	}
 	return config, nil
-}
-
-// authorities returns those of a file, which are renewed.
-func authorities(path string, log *slog.Logger) (*renewed[*x509.CertPool], error) {
-	r := &renewed[*x509.CertPool]{
-		what: "file of the clients' authorities", paths: []string{path}, log: log,
-		read: func() (*x509.CertPool, error) { return Authorities(path) },
-	}
-	return r, r.load()
 }

@@ -3,7 +3,6 @@ package renew
 import (
 	"crypto/tls"
 	"net"
-	"os"
 	"strings"
 	"testing"
 
@@ -31,12 +30,23 @@ func shake(t *testing.T, server, client *tls.Config) error {
 	return err
 }
 
+// clientsOf returns clients that look at their files each time.
+func clientsOf(t *testing.T, options ClientOptions) *Clients {
+	t.Helper()
+	clients, err := LoadClients(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients.age = 0
+	return clients
+}
+
 // A server with authorities for clients lets nobody in without a certificate of theirs, and goes by
 // the authorities that the file has now.
 func TestClientAuthorities(t *testing.T) {
 	ours, others := certtest.New(t), certtest.New(t)
 	files, mine, strange := ours.Issue("server"), ours.Issue("client"), others.Issue("client")
-	config, err := ServerTLS(files.Cert, files.Key, ours.File, nil)
+	config, err := ServerTLS(files.Cert, files.Key, clientsOf(t, ClientOptions{CAFile: ours.File}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,41 +74,14 @@ func TestClientAuthorities(t *testing.T) {
 func TestServerTLS(t *testing.T) {
 	authority := certtest.New(t)
 	files := authority.Issue("server")
-	config, err := ServerTLS(files.Cert, files.Key, "", nil)
+	config, err := ServerTLS(files.Cert, files.Key, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := shake(t, config, authority.Client()); err != nil {
 		t.Error(err)
 	}
-	for _, wrong := range [][3]string{{files.Key, files.Key}, {files.Cert, files.Key, files.Key}, {files.Cert, files.Key, "none"}} {
-		if _, err := ServerTLS(wrong[0], wrong[1], wrong[2], nil); err == nil {
-			t.Errorf("%v: no error", wrong)
-		}
-	}
-}
-
-// The authorities are read again when their file has changed, and kept while it is wrong.
-func TestAuthoritiesAreReadAgain(t *testing.T) {
-	first, second := certtest.New(t), certtest.New(t)
-	path := first.File
-	pool, err := authorities(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool.age = 0
-	before := pool.newest()
-	for _, step := range []struct {
-		name, from string
-		renewed    bool
-	}{{"nothing in it", os.DevNull, false}, {"another authority", second.File, true}} {
-		text, err := os.ReadFile(step.from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		replace(t, path, text)
-		if got := !pool.newest().Equal(before); got != step.renewed {
-			t.Errorf("%s: renewed %t", step.name, got)
-		}
+	if _, err := ServerTLS(files.Key, files.Key, nil, nil); err == nil {
+		t.Error("a key in place of a certificate is no error")
 	}
 }

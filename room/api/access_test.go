@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -39,6 +40,22 @@ func TestAShopHasItsOwnRooms(t *testing.T) {
 	if a := f.do(200, "GET", "/v1/rooms", ""); strings.Contains(a.Body.String(), "shop") {
 		t.Errorf("the list of another shop has %s", a.Body)
 	}
+}
+
+// The cursor of a list does not name a room beyond the limits, and the next page begins there.
+func TestCursorsOfRoomsNameNothingBeyondTheLimits(t *testing.T) {
+	engine := newFake()
+	f := newFixture(t, engine)
+	f.sentBy(&access.Principal{Roles: []access.Role{access.Shop}, Rooms: []string{"other*"}})
+	var page struct{ Next string }
+	if err := json.Unmarshal(f.do(200, "GET", "/v1/rooms?after=&limit=1", "").Body.Bytes(), &page); err != nil || page.Next == "" || strings.Contains(page.Next, "shop") {
+		t.Fatalf("%q, %v", page.Next, err)
+	}
+	f.do(200, "GET", "/v1/rooms?limit=1&after="+page.Next, "")
+	if last := engine.calls[len(engine.calls)-1]; last != "Rooms shop 1" {
+		t.Errorf("the next page is %q", last)
+	}
+	f.do(422, "GET", "/v1/rooms?limit=1&after=shop", "")
 }
 
 // With accounts, only those who keep a room may name its visitors without the shop's signature.

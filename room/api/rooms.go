@@ -73,18 +73,29 @@ func (s *server) listRooms(e *edge.Exchange) error {
 	case limit < 0:
 		limit = MaxPage
 	}
-	views, more, err := s.engine.Rooms(e.R.Context(), e.Query("after"), int(limit))
+	sender, after := access.From(e.R.Context()), e.Query("after")
+	hidden := sender != nil && len(sender.Rooms) > 0 // the cursors, which name rooms that the sender may not see
+	if hidden && after != "" {
+		if after, err = sender.Open(after); err != nil {
+			return edge.Invalid("after", "want the next of the page before")
+		}
+	}
+	views, more, err := s.engine.Rooms(e.R.Context(), after, int(limit))
 	if err != nil {
 		return err
 	}
 	list := roomsView{Rooms: make([]roomView, 0, len(views))}
 	for i := range views {
-		if access.From(e.R.Context()).Room(views[i].Room.Name) {
+		if sender.Room(views[i].Room.Name) {
 			list.Rooms = append(list.Rooms, viewOf(&views[i]))
 		}
 	}
 	if n := len(views); more && n > 0 {
-		list.Next = &views[n-1].Room.Name
+		next := views[n-1].Room.Name
+		if hidden {
+			next = sender.Seal(next)
+		}
+		list.Next = &next
 	}
 	return e.AnswerValue(http.StatusOK, list)
 }

@@ -39,12 +39,17 @@ type connection struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
+	// shown is the state of TLS after the handshake; nil: there was none yet.
+	shown atomic.Pointer[tls.ConnectionState]
 	// known is who the client is, once it has authenticated; login is its authentication. leave ends
 	// its place among the connections that have not, and unknown ends the connection if it never does.
-	known   atomic.Pointer[auth.Principal]
-	login   login
-	leave   func()
-	unknown *time.Timer
+	known atomic.Pointer[auth.Principal]
+	// certified means that the certificate says who the client is, until it authenticates by SASL. Only
+	// the reader uses it.
+	certified bool
+	login     login
+	leave     func()
+	unknown   *time.Timer
 
 	// software is the client's name and version. Only the reader uses it.
 	software string
@@ -167,6 +172,9 @@ func (c *connection) handshake() error {
 	if err := c.secure.HandshakeContext(c.ctx); err != nil {
 		return fmt.Errorf("TLS: %w", err)
 	}
+	state := c.secure.ConnectionState()
+	c.shown.Store(&state)
+	c.certify(&state)
 	return nil
 }
 

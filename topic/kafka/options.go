@@ -26,6 +26,9 @@ type Options struct {
 	Bound func(net.Listener) net.Listener
 	// TLS enables TLS, with its certificates. Default nil: no TLS.
 	TLS *tls.Config
+	// CheckCertificate returns why the certificate of a connection's client is not good any more; nil if it is, or there
+	// is none. Such connections end within a second. Default nil: a certificate is good as long as its connection.
+	CheckCertificate func(*tls.ConnectionState) error
 	// Accounts has the accounts of clients, which must then authenticate. Default nil: there are none,
 	// and all clients may do everything.
 	Accounts auth.Accounts

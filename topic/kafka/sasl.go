@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -143,14 +144,38 @@ func (c *connection) authenticate(message []byte) (reply []byte, principal auth.
 	if err != nil || principal == nil {
 		return reply, nil, err
 	}
-	if before := c.principal(); before != nil && before.Name() != principal.Name() {
+	if before := c.principal(); before != nil && !c.certified && before.Name() != principal.Name() {
 		return nil, nil, errOtherAccount
 	}
 	c.login = login{}
+	c.become(principal, false)
+	return reply, principal, nil
+}
+
+// become makes the connection that of an account, which a certificate or SASL has proved.
+func (c *connection) become(principal auth.Principal, certified bool) {
+	c.certified = certified
 	c.known.Store(&principal)
 	c.unknown.Stop()
 	c.leave()
-	return reply, principal, nil
+}
+
+// certify makes the connection that of the account of the client's certificate, if it has shown one. If
+// that is nobody's, the client can still authenticate by SASL.
+func (c *connection) certify(state *tls.ConnectionState) {
+	accounts := c.server.options.Accounts
+	if accounts == nil || len(state.VerifiedChains) == 0 {
+		return
+	}
+	principal, err := accounts.Certificate(state.VerifiedChains[0][0])
+	if err == nil {
+		c.become(principal, true)
+		return
+	}
+	if missed, due := c.server.warned.due(keySASLHandshake); due {
+		c.server.log.Warn("kafka client's certificate is of no account: it has to authenticate by SASL", "from", c.conn.RemoteAddr().String(),
+			"error", err, "not_logged_before", missed)
+	}
 }
 
 // principal returns who the client is; nil if it has not authenticated, or there are no accounts.
@@ -187,7 +212,16 @@ func (c *connection) checkKnown(key int16) error {
 	return fmt.Errorf("%s before authentication: want SASL", requestName(key))
 }
 
-// endLogins ends the connections whose accounts were revoked or have expired.
+// checkCertificate returns why the certificate of a connection is not good any more.
+func (s *Server) checkCertificate(c *connection) error {
+	shown := c.shown.Load()
+	if s.options.CheckCertificate == nil || shown == nil {
+		return nil
+	}
+	return s.options.CheckCertificate(shown)
+}
+
+// endLogins ends the connections whose accounts or certificates were revoked or have expired.
 func (s *Server) endLogins(ctx context.Context) error {
 	look := time.NewTicker(checkLogins)
 	defer look.Stop()
@@ -201,6 +235,9 @@ func (s *Server) endLogins(ctx context.Context) error {
 		for c := range s.connections {
 			if who := c.principal(); who != nil && !who.Valid() {
 				s.log.Info("kafka connection ends: its account was revoked or has expired", "from", c.conn.RemoteAddr().String(), "account", who.Name())
+				c.cancel()
+			} else if err := s.checkCertificate(c); err != nil {
+				s.log.Info("kafka connection ends", "from", c.conn.RemoteAddr().String(), "error", err)
 				c.cancel()
 			}
 		}

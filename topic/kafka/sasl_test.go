@@ -6,6 +6,7 @@ import (
 	"crypto/pbkdf2"
 	"crypto/sha256"
 	"crypto/sha512"
+	"crypto/x509"
 	"errors"
 	"hash"
 	"io"
@@ -71,6 +72,16 @@ func (a *accounts) add(who *account) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	who.of, a.byName[who.name] = a, who
+}
+
+// Certificate implements auth.Accounts: the common name is that of the account.
+func (a *accounts) Certificate(shown *x509.Certificate) (auth.Principal, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if who := a.byName[shown.Subject.CommonName]; who != nil {
+		return who, nil
+	}
+	return nil, errors.New("the certificate is of nobody")
 }
 
 func (a *accounts) revoke(name string) {

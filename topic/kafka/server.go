@@ -85,7 +85,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.listener = s.options.Bound(listener)
 	s.group.Go("accept", s.accept)
-	if s.options.Accounts != nil {
+	if s.options.Accounts != nil || s.options.CheckCertificate != nil {
 		s.group.Go("check accounts", s.endLogins)
 	}
 	s.log.Info("kafka listens", "addr", s.Addr())

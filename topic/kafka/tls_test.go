@@ -22,7 +22,11 @@ import (
 func secureOptions(t *testing.T, authority *certtest.Authority) Options {
 	t.Helper()
 	files := authority.Issue("server")
-	secure, err := renew.ServerTLS(files.Cert, files.Key, authority.File, nil)
+	clients, err := renew.LoadClients(renew.ClientOptions{CAFile: authority.File})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure, err := renew.ServerTLS(files.Cert, files.Key, clients, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/dustin/go-humanize"
 
+	"github.com/sluice-project/sluice/access"
+	tokens "github.com/sluice-project/sluice/access/filestore"
 	bulk "github.com/sluice-project/sluice/bulk/pebblestore"
 	"github.com/sluice-project/sluice/internal/cli/term"
 	"github.com/sluice-project/sluice/internal/connlimit"
@@ -42,6 +44,7 @@ func (e *examination) examineFiles(ctx context.Context, data string) {
 	exists, problems = room.Verify(ctx, filepath.Join(data, "room"))
 	e.examined("room", exists, problems, "all tables and logs are sound")
 	e.examineTopics(ctx, filepath.Join(data, "topic"))
+	e.examineAccounts(ctx, data)
 	e.examineDisk(data)
 	e.examineSync(data)
 	connections := connlimit.Descriptors()
@@ -69,6 +72,26 @@ func (e *examination) examineTopics(ctx context.Context, dir string) {
 		return
 	}
 	e.examined("topic", true, problems, humanize.IBytes(uint64(read.Load()))+" of entries, all as they were written")
+}
+
+// examineAccounts reads the tokens, if they are kept here.
+func (e *examination) examineAccounts(ctx context.Context, data string) {
+	document, _, err := tokens.New(data).Read(ctx)
+	if err == nil && document == nil {
+		e.examined("accounts", false, nil, "")
+		return
+	}
+	var has access.Summary
+	if err == nil {
+		has, err = access.Summarize(document, time.Now())
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", filepath.Join(data, tokens.Name), err)
+		e.find("accounts", err, "the server does not start with it: use the release of sluice that has written it, or restore the file from a backup (docs/backup.md)", "")
+		return
+	}
+	e.warnIf(has.Expired > 0, "accounts", "revoke what has expired, which frees its names: `sluice token list`, `sluice token revoke`",
+		"%s, %d of them expired; those that were revoked are gone", term.Counted(int64(has.Tokens), "token"), has.Expired)
 }
 
 // examined adds what is wrong with a part.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/access/filestore"
+	"github.com/sluice-project/sluice/access/jwks"
 	"github.com/sluice-project/sluice/access/metastore"
 	"github.com/sluice-project/sluice/access/redisstore"
 	"github.com/sluice-project/sluice/config"
@@ -53,11 +54,11 @@ func openAccounts(ctx context.Context, settings *config.Config, topics topicStor
 	if err != nil {
 		return nil, fmt.Errorf("access.admin_token_file: %w", err)
 	}
-	provider, err := settings.Access.Provider(log)
+	options, err := accountOptions(&settings.Access, log)
 	if err != nil {
-		return nil, fmt.Errorf("access.grants: %w", err)
+		return nil, err
 	}
-	if opened.known, err = access.New(store, admin, access.Options{Logger: log, Provider: provider}); err != nil {
+	if opened.known, err = access.New(store, admin, options); err != nil {
 		return nil, err
 	}
 	opened.services = []lifecycle.Service{opened.known}
@@ -66,7 +67,29 @@ func openAccounts(ctx context.Context, settings *config.Config, topics topicStor
 		if err != nil {
 			return err
 		}
+		grants, err := settings.Access.ParsedGrants()
+		if err != nil {
+			return fmt.Errorf("access.grants: %w", err)
+		}
+		opened.known.SetGrants(grants)
 		return opened.known.SetAdmin(admin)
 	}
 	return opened, nil
+}
+
+// accountOptions returns the options of accounts: who is known without a token of their own, and what they may do.
+func accountOptions(settings *config.Access, log *slog.Logger) (options access.Options, err error) {
+	options.Logger = log
+	if options.Grants, err = settings.ParsedGrants(); err != nil {
+		return options, fmt.Errorf("access.grants: %w", err)
+	}
+	if options.Names, err = access.ParseCertNames(settings.CertNameRules); err != nil {
+		return options, fmt.Errorf("access.cert_name_rules: %w", err)
+	}
+	if of := &settings.JWT; of.Issuer != "" {
+		options.Provider = access.NewProvider(access.ProviderOptions{
+			Issuer: of.Issuer, Audience: of.Audience, Keys: jwks.New(of.Keys, log), NameClaim: of.NameClaim, GrantClaim: of.GrantClaim,
+		})
+	}
+	return options, nil
 }

@@ -72,7 +72,7 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 	}
 	front := ops.Options{Addr: settings.HTTP, Name: "gate", Hosts: []string{ops.AnyHost}, Connections: connections, Logger: log}
 	if settings.TLSCert != "" {
-		if front.TLS, err = renew.ServerTLS(settings.TLSCert, settings.TLSKey, "", log); err != nil {
+		if front.TLS, err = renew.ServerTLS(settings.TLSCert, settings.TLSKey, nil, log); err != nil {
 			return nil, fmt.Errorf("gate.tls_cert: %w", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/x509"
 	"errors"
 	"strings"
 	"time"
@@ -47,6 +48,15 @@ func (a *kafkaAccounts) Secret(secret string) (auth.Principal, error) {
 	return kafkaPrincipal{p, a.Accounts}, nil
 }
 
+// Certificate implements auth.Accounts.
+func (a *kafkaAccounts) Certificate(shown *x509.Certificate) (auth.Principal, error) {
+	p, err := a.Accounts.Certificate(shown)
+	if err != nil {
+		return nil, explained(err)
+	}
+	return kafkaPrincipal{p, a.Accounts}, nil
+}
+
 // Scram implements auth.Accounts.
 func (a *kafkaAccounts) Scram(mechanism, name string) (auth.Principal, auth.ScramKeys, error) {
 	if name == nodeAccount && a.node != nil && mechanism == access.ScramSHA256 {
@@ -68,7 +78,7 @@ func explained(err error) error {
 	return errors.New(access.Explain(err))
 }
 
-// kafkaPrincipal is somebody with a token.
+// kafkaPrincipal is somebody with a token, a JWT or a certificate.
 type kafkaPrincipal struct {
 	*access.Principal
 	accounts *access.Accounts

@@ -133,16 +133,27 @@ var silent = map[int16]bool{16: true, 17: true, 18: true, 36: true, 60: true, 66
 // says. A request without a row fails.
 func TestEveryKafkaRequestByEveryRole(t *testing.T) {
 	s := serveKafka(t)
-	announced, err := kmsg.NewPtrApiVersionsRequest().RequestWith(t.Context(), s.client(plain.Auth{User: "any", Pass: adminOfTests}.AsMechanism()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.everyRequest(func(role access.Role) *kgo.Client {
+		return s.client(s.token(access.Principal{Name: "of-" + string(role), Roles: []access.Role{role}}))
+	})
+}
+
+// everyRequest sends each request that the server announces by the client of each role.
+func (s *kafkaServer) everyRequest(of func(access.Role) *kgo.Client) {
+	s.t.Helper()
+	clients := map[access.Role]*kgo.Client{}
 	for _, role := range access.Roles() {
-		c := s.client(s.token(access.Principal{Name: "of-" + string(role), Roles: []access.Role{role}}))
+		clients[role] = of(role)
+	}
+	announced, err := kmsg.NewPtrApiVersionsRequest().RequestWith(s.t.Context(), clients[access.Admin])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for role, c := range clients {
 		for _, kind := range announced.ApiKeys {
 			right, known := access.Request(kind.ApiKey)
 			if !known {
-				t.Errorf("access/table.go has no row for the Kafka request %s, %d", kmsg.NameForKey(kind.ApiKey), kind.ApiKey)
+				s.t.Errorf("access/table.go has no row for the Kafka request %s, %d", kmsg.NameForKey(kind.ApiKey), kind.ApiKey)
 				continue
 			}
 			if kind.ApiKey == 17 || kind.ApiKey == 36 { // the client has authenticated
@@ -152,7 +163,7 @@ func TestEveryKafkaRequestByEveryRole(t *testing.T) {
 			names := kafkatest.Names{Topic: name, TopicID: s.create(name).ID(), Group: "workers", Transaction: "tx"}
 			allowed := silent[kind.ApiKey] || role.Rights()&right == right
 			if refused := s.codes(c, kafkatest.Request(kind.ApiKey, kind.MaxVersion, names)); len(refused) == 0 != allowed {
-				t.Errorf("%s by %s: codes %v, want that it is allowed: %v", kmsg.NameForKey(kind.ApiKey), role, refused, allowed)
+				s.t.Errorf("%s by %s: codes %v, want that it is allowed: %v", kmsg.NameForKey(kind.ApiKey), role, refused, allowed)
 			}
 		}
 	}

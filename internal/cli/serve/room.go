@@ -87,16 +87,17 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 
 // openPublic returns the server of what is public of the API, if there is one. It answers
 // whatever host a request asks for, as a gate does: nothing there depends on who asks.
-func openPublic(settings *config.Config, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) []lifecycle.Service {
+func openPublic(settings *config.Config, server *ops.Server, secure *security, connections *connlimit.Limiter, log *slog.Logger) []lifecycle.Service {
 	if settings.Public == config.Off {
 		return nil
 	}
-	if secure != nil { // visitors have no certificates
-		secure = secure.Clone()
-		secure.ClientAuth, secure.GetConfigForClient = tls.NoClientCert, nil
+	config := secure.config
+	if config != nil { // visitors have no certificates
+		config = config.Clone()
+		config.ClientAuth, config.GetConfigForClient = tls.NoClientCert, nil
 	}
 	return []lifecycle.Service{server.NewPublic(ops.Options{
-		Addr: settings.Public, Name: "public", Hosts: []string{ops.AnyHost}, TLS: secure, Connections: connections, Logger: log,
+		Addr: settings.Public, Name: "public", Hosts: []string{ops.AnyHost}, TLS: config, Connections: connections, Logger: log,
 	})}
 }
 

@@ -151,7 +151,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 
 // prepare does what comes before everything else, for a server with topics or without: it returns the
 // log, with what keeps its end, and the configuration of TLS.
-func prepare(settings *config.Config, topics bool, command *cobra.Command) (*slog.Logger, *bundle.Tail, *tls.Config, error) {
+func prepare(settings *config.Config, topics bool, command *cobra.Command) (*slog.Logger, *bundle.Tail, *security, error) {
 	tail := &bundle.Tail{}
 	log, err := ops.NewLogger(io.MultiWriter(command.ErrOrStderr(), tail), settings.Log.Format, settings.Log.Level)
 	if err != nil {
@@ -185,15 +185,30 @@ func checkListen(settings *config.Config, topics bool, log *slog.Logger) error {
 	return err
 }
 
-// openTLS returns the configuration of TLS at the addresses of operators and Kafka clients; nil:
-// they have none.
-func openTLS(settings *config.Config, log *slog.Logger) (*tls.Config, error) {
-	of := &settings.TLS
+// security is TLS at the addresses of operators and Kafka clients.
+type security struct {
+	// config is nil if they have none.
+	config *tls.Config
+	// check returns why the certificate of a client is not good any more; nil: clients are asked for none.
+	check func(*tls.ConnectionState) error
+}
+
+// openTLS returns TLS as the settings have it.
+func openTLS(settings *config.Config, log *slog.Logger) (*security, error) {
+	of, secure := &settings.TLS, &security{}
 	if !of.On() {
-		return nil, nil
+		return secure, nil
 	}
-	secure, err := renew.ServerTLS(of.CertFile, of.KeyFile, of.ClientCAFile, log)
-	if err != nil {
+	var clients *renew.Clients
+	var err error
+	if of.ClientCAFile != "" {
+		options := renew.ClientOptions{CAFile: of.ClientCAFile, CRLFile: of.ClientCRLFile, Optional: of.ClientOptional(), Logger: log}
+		if clients, err = renew.LoadClients(options); err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+		secure.check = clients.Check
+	}
+	if secure.config, err = renew.ServerTLS(of.CertFile, of.KeyFile, clients, log); err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
 	return secure, nil
@@ -201,13 +216,13 @@ func openTLS(settings *config.Config, log *slog.Logger) (*tls.Config, error) {
 
 // openServer returns the server of operators, with what is about the process, and the bound on the connections of all
 // listeners.
-func openServer(settings *config.Config, accounts *accounts, secure *tls.Config, tail *bundle.Tail, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
+func openServer(settings *config.Config, accounts *accounts, secure *security, tail *bundle.Tail, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
 	connections := connlimit.New(connlimit.Bounds{
 		Total: settings.Connections, PerClient: settings.ConnectionsPerClient,
 		Exempt: slices.Concat(settings.Room.TrustedProxies.Prefixes(), settings.Gate.TrustedProxies.Prefixes()),
 	}, log)
 	server := ops.NewServer(ops.Options{
-		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure, Connections: connections, Pprof: settings.Pprof, Accounts: accounts.known, Audit: accounts.trail.Trail, Logger: log,
+		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure.config, CheckCertificate: secure.check, Connections: connections, Pprof: settings.Pprof, Accounts: accounts.known, Audit: accounts.trail.Trail, Logger: log,
 	})
 	server.Registry().MustRegister(connections)
 	api.Register(server.API(), accounts.known, log)

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -48,7 +47,7 @@ type topics struct {
 
 // openTopics opens the server for Kafka clients and the publishers of events, with the audit trail among the services. If
 // topics are off, they have no store.
-func openTopics(settings *config.Config, store topicStore, accounts *accounts, server *ops.Server, secure *tls.Config, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
+func openTopics(settings *config.Config, store topicStore, accounts *accounts, server *ops.Server, secure *security, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
 	opened := &topics{part: *noPart()}
 	if store == nil {
 		opened.services = accounts.trail.services()
@@ -71,7 +70,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 		return nil, err
 	}
 	edge := kafka.NewServer(broker, kafka.Options{
-		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure, Accounts: clients, Trail: accounts.trail.kafka(), Logger: log,
+		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure.config, CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), Logger: log,
 	})
 	opened.services = append(append([]lifecycle.Service{storeHealth{store}, broker}, accounts.trail.services()...), edge)
 	var to events.Log = events.OwnLog{}

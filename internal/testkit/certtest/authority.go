@@ -39,7 +39,7 @@ func New(t testing.TB) *Authority {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority " + rand.Text()},
 		NotBefore: begin, NotAfter: time.Now().Add(life),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	var der []byte
 	a.key, der = a.sign(template, template, nil)
@@ -71,6 +71,17 @@ func (a *Authority) IssueTo(files Files, name string) {
 	}, a.certificate, a.key)
 	a.write(files.Cert, "CERTIFICATE", der)
 	a.write(files.Key, "PRIVATE KEY", must(x509.MarshalPKCS8PrivateKey(key))(a.t))
+}
+
+// Revoke replaces a file with the revocation list of the authority, in PEM, which has the certificates.
+func (a *Authority) Revoke(path string, all ...Files) {
+	a.t.Helper()
+	list := &x509.RevocationList{Number: big.NewInt(time.Now().UnixNano()), ThisUpdate: begin, NextUpdate: time.Now().Add(life)}
+	for _, files := range all {
+		pair := must(tls.LoadX509KeyPair(files.Cert, files.Key))(a.t)
+		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: pair.Leaf.SerialNumber, RevocationTime: begin})
+	}
+	a.write(path, "X509 CRL", must(x509.CreateRevocationList(rand.Reader, list, a.certificate, a.key))(a.t))
 }
 
 // Client returns the configuration of a client that trusts the authority and shows the certificates.

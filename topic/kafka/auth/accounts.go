@@ -1,12 +1,17 @@
 package auth
 
-import "time"
+import (
+	"crypto/x509"
+	"time"
+)
 
 // Accounts knows who may connect. All its methods are fast: they do no I/O. The texts of its errors
 // are sent to clients.
 type Accounts interface {
 	// Secret returns the account that a secret belongs to.
 	Secret(secret string) (Principal, error)
+	// Certificate returns the account of a client's certificate, which was verified.
+	Certificate(shown *x509.Certificate) (Principal, error)
 	// Scram returns the account of a name, and its keys for a mechanism, SCRAM-SHA-256 or
 	// SCRAM-SHA-512. With an error it returns keys too: for a name that nobody has they are always
 	// the same ones, whose secret nobody knows. The client learns the error only if it proves to

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/pbkdf2"
 	"crypto/sha256"
+	"crypto/x509"
 	"errors"
 	"testing"
 
@@ -19,6 +20,8 @@ func (o one) Secret(secret string) (Principal, error) {
 	}
 	return o, nil
 }
+
+func (o one) Certificate(*x509.Certificate) (Principal, error) { return o, nil }
 
 func (o one) Scram(_, _ string) (Principal, ScramKeys, error) {
 	const iterations = 4096

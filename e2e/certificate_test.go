@@ -1,0 +1,208 @@
+package e2e
+
+import (
+	"bufio"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/internal/testkit/certtest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
+)
+
+// certified is a server with accounts and TLS, whose clients may show certificates.
+type certified struct {
+	*server
+	authority           *certtest.Authority
+	settings, revokedIn string
+}
+
+// secure starts a server. Its grants are in its file of settings.
+func secure(t *testing.T, grants ...string) *certified {
+	t.Helper()
+	folder := t.TempDir()
+	s := &certified{authority: certtest.New(t), settings: filepath.Join(folder, "sluice.yaml"), revokedIn: filepath.Join(folder, "crl.pem")}
+	s.authority.Revoke(s.revokedIn)
+	own := s.authority.Issue("server")
+	s.server = withAccounts(t, "--log-level", "debug", "--config", s.settings, "--tls-cert-file", own.Cert, "--tls-key-file", own.Key, "--tls-client-ca-file", s.authority.File,
+		"--tls-client-crl-file", s.revokedIn, "--tls-client-auth", "requested")
+	s.grant(t, grants...)
+	s.launch()
+	until.True(t, "the server is ready", func() bool {
+		status, _ := s.get(s.client(), "/readyz", "")
+		return status == http.StatusOK
+	})
+	return s
+}
+
+// grant replaces the file of the settings.
+func (s *certified) grant(t *testing.T, grants ...string) {
+	t.Helper()
+	text := "access:\n  grants:\n"
+	for _, one := range grants {
+		text += "    - " + one + "\n"
+	}
+	replace(t, s.settings, []byte(text))
+}
+
+// client returns a client that shows certificates, over connections of its own.
+func (s *certified) client(shows ...certtest.Files) *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: s.authority.Client(shows...), DisableKeepAlives: true}}
+}
+
+// get returns the status and the text of an answer; the status 0 is that of a failed handshake.
+func (s *certified) get(client *http.Client, path, token string) (status int, text string) {
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://"+s.addr+path, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return response.StatusCode, string(body)
+}
+
+// admin returns a Kafka client that shows a certificate.
+func (s *certified) admin(shown certtest.Files) *kadm.Client {
+	s.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.kafka), kgo.DialTLSConfig(s.authority.Client(shown)), kgo.RequestRetries(0))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.Close)
+	return kadm.NewClient(client)
+}
+
+// Certificates are accounts, over HTTP and for Kafka clients: with the rights of their grants, and by their names in the audit
+// trail. A token beside one wins; a strange one is refused. Revoking one, or taking its grant away, ends its streams and
+// Kafka connections. No key or token is in the log or the audit.
+func TestCertificatesAsAccounts(t *testing.T) {
+	t.Parallel()
+	all := []string{"name:cert:viewer viewer", "name:cert:gone viewer", "name:cert:lost viewer"}
+	s := secure(t, all...)
+	viewer, gone, lost := s.authority.Issue("viewer"), s.authority.Issue("gone"), s.authority.Issue("lost")
+	const wrong = "sluice_of-nobody-at-all"
+	foreign := s.authority.Client(certtest.New(t).Issue("viewer"))
+	foreign.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &foreign.Certificates[0], nil }
+	for name, test := range map[string]struct {
+		client      *http.Client
+		path, token string
+		status      int
+		says        string
+	}{
+		"a certificate":              {s.client(viewer), "/v1/actions", "", http.StatusOK, ""},
+		"without the right":          {s.client(viewer), "/v1/tokens", "", http.StatusForbidden, "cert:viewer lacks the right manage-access"},
+		"without a grant":            {s.client(s.authority.Issue("stranger")), "/v1/actions", "", http.StatusForbidden, "cert:stranger has no role here"},
+		"with the admin token":       {s.client(viewer), "/v1/tokens", adminToken, http.StatusOK, ""},
+		"with a wrong token":         {s.client(viewer), "/v1/actions", wrong, http.StatusUnauthorized, "nobody has this token"},
+		"only the admin token":       {s.client(), "/v1/tokens", adminToken, http.StatusOK, ""},
+		"neither":                    {s.client(), "/v1/actions", "", http.StatusUnauthorized, "needs a token"},
+		"one of a strange authority": {&http.Client{Transport: &http.Transport{TLSClientConfig: foreign}}, "/v1/actions", "", 0, "unknown certificate authority"},
+	} {
+		if status, text := s.get(test.client, test.path, test.token); status != test.status || !strings.Contains(text, test.says) {
+			t.Errorf("%s: %d %s, want %d %s", name, status, text, test.status, test.says)
+		}
+	}
+	if _, err := s.admin(viewer).ListTopics(t.Context()); err != nil {
+		t.Errorf("a Kafka client with a certificate: %v", err)
+	}
+	if _, err := s.admin(viewer).CreateTopic(t.Context(), 1, 1, nil, "orders"); !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		t.Errorf("a Kafka client without the right: %v", err)
+	}
+	s.endsStreams(gone, func() { s.authority.Revoke(s.revokedIn, gone) })
+	s.endsStreams(lost, func() { s.grant(t, all[:2]...) })
+	if status, text := s.get(s.client(gone), "/v1/actions", ""); status != 0 || !strings.Contains(text, "bad certificate") {
+		t.Errorf("a revoked certificate: %d %s", status, text)
+	}
+	if status, _ := s.get(s.client(lost), "/v1/actions", ""); status != http.StatusForbidden {
+		t.Errorf("after its grant was taken away: %d", status)
+	}
+	if _, err := s.admin(gone).ListTopics(t.Context()); err == nil {
+		t.Error("a Kafka client with a revoked certificate is answered")
+	}
+	s.checkRecords(t, []string{`"cert:viewer"`, `"cert:stranger"`}, []string{adminToken, wrong}, viewer)
+}
+
+// checkRecords stops the server. It checks that the audit has names, and that neither it nor the log shows secrets or a key.
+func (s *certified) checkRecords(t *testing.T, names, secrets []string, of certtest.Files) {
+	t.Helper()
+	s.terminate()
+	trail, err := os.ReadFile(filepath.Join(s.data, "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.Contains(string(trail), name) {
+			t.Errorf("the audit does not name %s: %s", name, trail)
+		}
+	}
+	key, err := os.ReadFile(of.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range append(secrets, strings.Split(string(key), "\n")[1]) {
+		if strings.Contains(s.log.String()+string(trail), secret) {
+			t.Errorf("the log or the audit shows %.10s…", secret)
+		}
+	}
+}
+
+// endsStreams opens a stream with a certificate, and returns when it has ended after something was done.
+func (s *certified) endsStreams(shown certtest.Files, do func()) {
+	s.t.Helper()
+	admin := s.client()
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://"+s.addr+"/v1/actions", strings.NewReader(`{"id":"a","tenant":"acme","type":"email"}`))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+adminToken)
+	request.Header.Set("Content-Type", "application/json")
+	if response, err := admin.Do(request); err != nil || response.StatusCode >= http.StatusBadRequest {
+		s.t.Fatal(response, err)
+	}
+	watch, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://"+s.addr+"/v1/actions/a/watch", http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	stream, err := s.client(shown).Do(watch)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	lines := bufio.NewReader(stream.Body)
+	if _, err := lines.ReadString('\n'); err != nil || stream.StatusCode != http.StatusOK {
+		s.t.Fatal(stream.StatusCode, err)
+	}
+	do()
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, lines) // however it ends
+		close(ended)
+	}()
+	until.True(s.t, "the stream has ended", func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
+	})
+}

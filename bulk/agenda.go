@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,7 +30,7 @@ type agenda struct {
 	mu        sync.Mutex
 	of        map[string]*step // by the id of the action
 	due       ranks.Heap[*step]
-	reducible map[string]*Action
+	reducible map[string]*Unfinished
 }
 
 // step is a transition that an action makes at a time.
@@ -42,7 +43,7 @@ type step struct {
 
 func newAgenda() agenda {
 	return agenda{
-		of: map[string]*step{}, reducible: map[string]*Action{},
+		of: map[string]*step{}, reducible: map[string]*Unfinished{},
 		due: ranks.New(func(s, o *step) bool { return s.at.Before(o.at) }, func(s *step) *int { return &s.place }),
 	}
 }
@@ -66,9 +67,10 @@ func (e *Engine) notice(ctx context.Context) error {
 		for i := range changes.Actions {
 			a := &changes.Actions[i]
 			kind, at := e.nextTransition(a)
-			g.set(a.ID, kind, at)
-			if delete(g.reducible, a.ID); a.Status == Aggregating || a.Status == Running && a.Batches-a.Reduced >= reduceBatches {
-				g.reducible[a.ID] = a
+			g.set(a.Spec.ID, kind, at)
+			if delete(g.reducible, a.Spec.ID); a.Status == Aggregating || a.Status == Running && a.Batches-a.Reduced >= reduceBatches {
+				kept := *a // without the others
+				g.reducible[a.Spec.ID] = &kept
 			}
 			e.estimator.observe(a, now)
 		}
@@ -114,10 +116,10 @@ func (g *agenda) tryAgain(failed []*step, at time.Time) {
 }
 
 // takeReducible removes the actions that have outcomes to reduce, and returns them.
-func (g *agenda) takeReducible() []*Action {
+func (g *agenda) takeReducible() []*Unfinished {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	actions := make([]*Action, 0, len(g.reducible))
+	actions := make([]*Unfinished, 0, len(g.reducible))
 	for _, a := range g.reducible {
 		actions = append(actions, a)
 	}
@@ -126,12 +128,12 @@ func (g *agenda) takeReducible() []*Action {
 }
 
 // reduceAgain returns actions to the agenda, unless they have changed.
-func (g *agenda) reduceAgain(failed []*Action) {
+func (g *agenda) reduceAgain(failed []*Unfinished) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, a := range failed {
-		if g.reducible[a.ID] == nil {
-			g.reducible[a.ID] = a
+		if g.reducible[a.Spec.ID] == nil {
+			g.reducible[a.Spec.ID] = a
 		}
 	}
 }
@@ -141,20 +143,22 @@ func (g *agenda) reduceAgain(failed []*Action) {
 // now, which it logs, and an error that the loop cannot continue after.
 func advance[T any](e *Engine, loop string, items []T, f func(T) error) (failed []T, err error) {
 	var group errgroup.Group
-	group.SetLimit(maxConcurrent)
 	errs := make([]error, len(items))
-	for i, item := range items {
+	var begun atomic.Int64
+	for range min(maxConcurrent, len(items)) { // each does many: its stack has grown by then
 		group.Go(func() error {
-			err := f(item)
-			var refused *TransitionError
-			switch {
-			case err == nil || errors.As(err, &refused) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoChange):
-				return nil
-			case retriable(err):
-				errs[i] = err
-				return nil
+			for i := begun.Add(1) - 1; i < int64(len(items)); i = begun.Add(1) - 1 {
+				err := f(items[i])
+				var refused *TransitionError
+				switch {
+				case err == nil || errors.As(err, &refused) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrNoChange):
+				case retriable(err):
+					errs[i] = err
+				default:
+					return err
+				}
 			}
-			return err
+			return nil
 		})
 	}
 	err = group.Wait()

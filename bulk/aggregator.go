@@ -37,7 +37,7 @@ func (e *Engine) aggregateOnce(ctx context.Context) error {
 	if err := e.notice(ctx); err != nil {
 		return err
 	}
-	failed, err := advance(e, "aggregate", e.agenda.takeReducible(), func(a *Action) error { return e.reduce(ctx, *a) })
+	failed, err := advance(e, "aggregate", e.agenda.takeReducible(), func(a *Unfinished) error { return e.reduce(ctx, *a) })
 	e.agenda.reduceAgain(failed)
 	return err
 }
@@ -45,11 +45,11 @@ func (e *Engine) aggregateOnce(ctx context.Context) error {
 // reduce reduces the outcomes that an action has, and completes the action if all its jobs are
 // done. After reduceInterval it leaves the others to the next round, so that an action of many
 // outcomes does not delay the end of others.
-func (e *Engine) reduce(ctx context.Context, a Action) error {
+func (e *Engine) reduce(ctx context.Context, a Unfinished) error {
 	began := time.Now()
-	aggregates, err := aggregate.Parse(a.Aggregate, e.custom)
+	aggregates, err := aggregate.Parse(a.Spec.Aggregate, e.custom)
 	if err != nil {
-		_, err = e.apply(ctx, a.ID, Transition{Kind: Fail, Error: err.Error()})
+		_, err = e.apply(ctx, a.Spec.ID, Transition{Kind: Fail, Error: err.Error()})
 		return err
 	}
 	for a.Reduced < a.Batches {
@@ -57,15 +57,17 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 			e.aggregate.Wake()
 			return nil
 		}
-		outcomes, upTo, err := e.store.Outcomes(ctx, a.ID, a.Reduced)
+		outcomes, upTo, err := e.store.Outcomes(ctx, a.Spec.ID, a.Reduced)
 		if err != nil || upTo == a.Reduced {
 			return err
 		}
 		transition := Transition{Kind: Reduce, From: a.Reduced, Reduced: upTo}
 		transition.Partial, transition.Error = aggregates.ReduceBatch(a.Partial, outcomes)
-		if a, err = e.store.Transition(ctx, a.ID, transition); err != nil {
+		reduced, err := e.store.Transition(ctx, a.Spec.ID, transition)
+		if err != nil {
 			return err
 		}
+		a = reduced.Unfinished(a.Spec)
 	}
 	if a.Status != Aggregating {
 		return nil
@@ -77,7 +79,7 @@ func (e *Engine) reduce(ctx context.Context, a Action) error {
 	return err
 }
 
-func (e *Engine) complete(ctx context.Context, a Action, aggregates *aggregate.Set) (Action, error) {
+func (e *Engine) complete(ctx context.Context, a Unfinished, aggregates *aggregate.Set) (Action, error) {
 	transition := Transition{Kind: Complete}
 	if a.Error != "" {
 		transition = Transition{Kind: Fail, Error: a.Error}
@@ -89,10 +91,10 @@ func (e *Engine) complete(ctx context.Context, a Action, aggregates *aggregate.S
 		}
 		transition.Result = result
 	}
-	done, err := e.apply(ctx, a.ID, transition)
+	done, err := e.apply(ctx, a.Spec.ID, transition)
 	e.outbox.Wake()
 	if err == nil {
-		e.log.Debug("action finished", "action", a.ID, "tenant", a.Tenant, "status", done.Status,
+		e.log.Debug("action finished", "action", done.ID, "tenant", done.Tenant, "status", done.Status,
 			"succeeded", done.Succeeded, "failed", done.Failed)
 		e.metrics.finished(done)
 	}

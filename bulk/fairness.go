@@ -102,7 +102,7 @@ type fairnessWatch struct {
 }
 
 // mostCompared bounds the tenants of a window.
-const mostCompared = 10_000
+const mostCompared = 1000
 
 func newFairnessWatch(window time.Duration) fairnessWatch {
 	return fairnessWatch{

@@ -211,13 +211,35 @@ const MaxPageBytes = 8 << 20
 
 // Changes is what has happened to actions.
 type Changes struct {
-	// Actions are unfinished.
-	Actions []Action
+	Actions []Unfinished
 	// Ended has the ids of actions that are no longer unfinished, or were forgotten. They
 	// ended before actions with the same ids in Actions were created.
 	Ended []string
 	// More reports whether there are more changes.
 	More bool
+}
+
+// Unfinished is what the loops follow of an unfinished action: much less than an Action, as there is one
+// for each change. Fields are as in an Action.
+type Unfinished struct {
+	// Spec is the store's: it must not be changed.
+	Spec                  *Spec
+	Status                Status
+	Open                  bool
+	CreatedAt             time.Time
+	Total, Done, InFlight int64
+	Batches, Reduced      uint64
+	Partial               []byte
+	Error                 string
+}
+
+// Unfinished returns what the loops follow of an action, with the store's pointer to its Spec.
+func (a *Action) Unfinished(spec *Spec) Unfinished {
+	return Unfinished{
+		Spec: spec, Status: a.Status, Open: a.Open, CreatedAt: a.CreatedAt,
+		Total: a.Total, Done: a.Done(), InFlight: a.InFlight,
+		Batches: a.Batches, Reduced: a.Reduced, Partial: a.Partial, Error: a.Error,
+	}
 }
 
 // Backlog is the jobs that wait, and the limits that hold, at one moment.

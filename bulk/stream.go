@@ -317,6 +317,6 @@ func (s *streams) startOf(t time.Time) time.Time {
 }
 
 // ends returns when a stream is to be sealed.
-func (s *streams) ends(a *Action) time.Time {
+func (s *streams) ends(a *Unfinished) time.Time {
 	return s.startOf(a.CreatedAt).Add(s.window() + sealMargin)
 }

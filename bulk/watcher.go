@@ -75,15 +75,15 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 // time from which on it does; 0 if none follows from its present state. An action that was
 // never sealed is canceled when its retention is over. A stream is sealed when its window is
 // over.
-func (e *Engine) nextTransition(a *Action) (kind TransitionKind, at time.Time) {
+func (e *Engine) nextTransition(a *Unfinished) (kind TransitionKind, at time.Time) {
 	switch {
 	case a.Status == Created && e.config.Retention > 0:
 		return Cancel, a.CreatedAt.Add(e.config.Retention)
 	case a.Status == Dispatched:
-		return Start, a.RunAt
+		return Start, a.Spec.RunAt
 	case a.Open:
 		return Seal, e.streams.ends(a)
-	case a.Status == Running && a.Done() == a.Total:
+	case a.Status == Running && a.Done == a.Total:
 		return Aggregate, time.Time{}
 	case a.Status == Canceled && a.InFlight == 0:
 		return Drained, time.Time{}
@@ -158,7 +158,7 @@ const (
 	maxMeasured = 15 * time.Second
 )
 
-func (p *estimator) observe(a *Action, now time.Time) {
+func (p *estimator) observe(a *Unfinished, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.Status != Running || a.Open {
@@ -167,14 +167,14 @@ func (p *estimator) observe(a *Action, now time.Time) {
 	if p.of == nil {
 		p.of = map[string]*progress{}
 	}
-	look := progressSample{at: now, done: a.Done()}
-	seen := p.of[a.ID]
+	look := progressSample{at: now, done: a.Done}
+	seen := p.of[a.Spec.ID]
 	if seen == nil && look.done == 0 { // of a million actions that wait nothing is kept
 		return
 	}
 	if seen == nil {
 		seen = &progress{total: a.Total, from: look, next: look}
-		p.of[a.ID] = seen
+		p.of[a.Spec.ID] = seen
 	}
 	if seen.last = look; now.Sub(seen.next.at) >= maxMeasured {
 		seen.from, seen.next = seen.next, look

@@ -193,11 +193,11 @@ func (s *Store) Changes(ctx context.Context, most int) (c bulk.Changes, err erro
 	defer s.mu.Unlock()
 	c.Ended, s.ended = s.ended, nil
 	n := min(most, holdMost, len(s.untold))
-	c.Actions = make([]bulk.Action, 0, n)
+	c.Actions = make([]bulk.Unfinished, 0, n)
 	for _, a := range s.untold[:n] {
 		a.untold = false
 		if s.actions[a.number] == a {
-			c.Actions = append(c.Actions, a.record)
+			c.Actions = append(c.Actions, a.record.Unfinished(a.spec))
 		}
 	}
 	clear(s.untold[:n])

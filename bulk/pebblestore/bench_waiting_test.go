@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -17,15 +18,82 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
-// BenchmarkWaiting runs no-op jobs while many more wait: of ten tenants and of many, with as
-// many actions, up to 1,000,000 with 10,000,000 jobs. An iteration is one job.
+// BenchmarkWaiting compares the processor time that a job costs while many more wait: of ten tenants, of
+// 10,000, and of 100,000, with as many actions. An iteration opens the store of each in turn and runs
+// some of its jobs; the figures are medians. Ratios are those of one iteration.
 func BenchmarkWaiting(b *testing.B) {
-	for _, size := range waitingSizes {
-		b.Run(size.name(), func(b *testing.B) {
-			s, held := size.open(b)
-			benchWaiting(b, s, size.tenants)
-			b.ReportMetric(float64(held)/float64(size.actions), "bytes/action")
+	tenants := []int{10, 10_000, 100_000}
+	for _, actions := range []int{100_000, 1_000_000} {
+		b.Run(fmt.Sprint("actions=", actions), func(b *testing.B) {
+			files := map[int]vfs.FS{}
+			for _, n := range tenants {
+				files[n] = waitingSize{n, actions}.files(b)
+			}
+			costs, ratios, starts := map[int][]float64{}, map[int][]float64{}, map[int][]float64{}
+			for b.Loop() {
+				for _, n := range tenants {
+					cost, start := waitingSize{n, actions}.run(b, files[n])
+					costs[n], starts[n] = append(costs[n], cost), append(starts[n], start)
+					ratios[n] = append(ratios[n], cost/costs[tenants[0]][len(costs[n])-1])
+				}
+			}
+			for _, n := range tenants {
+				b.ReportMetric(median(costs[n]), fmt.Sprintf("µs/job-%d", n))
+				b.ReportMetric(median(ratios[n]), fmt.Sprintf("ratio-%d", n))
+				b.ReportMetric(median(starts[n]), fmt.Sprintf("start-s-%d", n))
+			}
 		})
+	}
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+// run opens a store and runs some of its jobs. It returns the microseconds of processor time for a job,
+// and the seconds until the first one ran.
+func (w waitingSize) run(b *testing.B, files vfs.FS) (cost, start float64) {
+	b.Helper()
+	const jobs = 100_000
+	began := time.Now()
+	s := w.open(b, files)
+	engine, ran := w.start(b, s)
+	<-ran
+	start = time.Since(began).Seconds()
+	w.warmUp(s, ran)
+	used := processorTime(b)
+	for range jobs {
+		<-ran
+	}
+	used = processorTime(b) - used
+	if err := errors.Join(engine.Stop(context.Background()), s.Close()); err != nil {
+		b.Fatal(err)
+	}
+	return float64(used.Microseconds()) / jobs, start
+}
+
+// start starts an engine whose jobs are told to ran.
+func (w waitingSize) start(b *testing.B, s *Store) (engine *bulk.Engine, ran chan struct{}) {
+	b.Helper()
+	ran = make(chan struct{}, 1000)
+	mux := bulk.NewMux()
+	mux.HandleFunc("no-op", func(ctx context.Context, _ *bulk.Job) ([]byte, error) {
+		select {
+		case ran <- struct{}{}:
+		case <-ctx.Done():
+		}
+		return nil, nil
+	})
+	config := waitingConfig
+	config.Types = map[string]bulk.TypeConfig{"no-op": {Workers: 100}}
+	return startBench(b, s, mux, config), ran
+}
+
+// warmUp runs jobs until each tenant's have been measured, and the engine knows what each action waits for.
+func (w waitingSize) warmUp(s *Store, ran <-chan struct{}) {
+	for n := 0; n < w.tenants || untold(s) > 1000; n++ {
+		<-ran
 	}
 }
 
@@ -34,7 +102,7 @@ func BenchmarkWaiting(b *testing.B) {
 func BenchmarkReads(b *testing.B) {
 	for _, size := range waitingSizes {
 		b.Run(size.name(), func(b *testing.B) {
-			s, _ := size.open(b)
+			s := size.open(b, size.files(b))
 			ctx, cancel := context.WithCancel(context.Background())
 			var reading sync.WaitGroup
 			var pages, actions []time.Duration
@@ -60,7 +128,11 @@ func BenchmarkReads(b *testing.B) {
 					return err
 				})
 			})
-			benchWaiting(b, s, size.tenants)
+			_, ran := size.start(b, s)
+			size.warmUp(s, ran)
+			for b.Loop() {
+				<-ran
+			}
 			cancel()
 			reading.Wait()
 			reportLatency(b, "page", pages)
@@ -87,19 +159,29 @@ var waitingSizes = []waitingSize{{10, 100_000}, {10_000, 100_000}, {10, 1_000_00
 
 func (w waitingSize) name() string { return fmt.Sprintf("tenants=%d/actions=%d", w.tenants, w.actions) }
 
-// open returns a store in which that much waits, and the bytes that it holds. The file system is in
-// memory.
-func (w waitingSize) open(b *testing.B) (s *Store, held int64) {
+// open opens a store with the files of one in which that much waits.
+func (w waitingSize) open(b *testing.B, files vfs.FS) *Store {
 	b.Helper()
-	s, err := Open("", Options{Bulk: waitingConfig, Logger: slog.New(slog.DiscardHandler), FS: vfs.NewMem()})
+	s, err := Open("", Options{Bulk: waitingConfig, Logger: slog.New(slog.DiscardHandler), FS: files})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// files returns the files of a store in which that much waits, in memory.
+func (w waitingSize) files(b *testing.B) vfs.FS {
+	b.Helper()
+	files := vfs.NewMem()
 	before, began := heapInUse(), time.Now()
+	s := w.open(b, files)
 	eachOf(b, w.actions, func(i int) error { return waitSmall(s, i, fmt.Sprint("tenant-", i%w.tenants)) })
-	b.Logf("%v to store", time.Since(began))
-	return s, heapInUse() - before
+	b.Logf("%s: %v to store, %d bytes for an action", w.name(), time.Since(began), (heapInUse()-before)/int64(w.actions))
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	return files
 }
 
 var waitingConfig = bulk.Config{RequestsPerSecond: -1}
@@ -122,35 +204,6 @@ func waitSmall(s *Store, i int, tenant string) error {
 
 // few are the payloads of a small action.
 var few = slices.Repeat([][]byte{[]byte(`{"n":1}`)}, 10)
-
-// benchWaiting runs jobs, each an iteration. It is called once for a benchmark, however many they
-// are, as it takes minutes until so much waits.
-func benchWaiting(b *testing.B, s *Store, tenants int) {
-	b.Helper()
-	config := waitingConfig
-	ran := make(chan struct{}, 10_000)
-	mux := bulk.NewMux()
-	mux.HandleFunc("no-op", func(ctx context.Context, _ *bulk.Job) ([]byte, error) {
-		select {
-		case ran <- struct{}{}:
-		case <-ctx.Done():
-		}
-		return nil, nil
-	})
-	config.Types = map[string]bulk.TypeConfig{"no-op": {Workers: 100}}
-	startBench(b, s, mux, config)
-	// By then each tenant's jobs have been measured, and the engine knows what each action waits for.
-	for n := 0; n < 2*tenants || untold(s) > 1000; n++ {
-		<-ran
-	}
-	began := processorTime(b)
-	for b.Loop() {
-		<-ran
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
-	used := processorTime(b) - began
-	b.ReportMetric(float64(used.Nanoseconds())/1000/float64(b.N), "cpu-µs/op")
-}
 
 // processorTime returns the processor time that the process has used.
 func processorTime(b *testing.B) time.Duration {

@@ -60,6 +60,7 @@ func (s *Store) offers(types []string, most int) (offers []offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	turn, seen := s.turn, map[*jobType]int{}
+	offers = make([]offer, 0, min(most, s.ready(types)))
 	for len(offers) < most {
 		k := s.nextReady(types, &turn, seen)
 		if k == nil {
@@ -70,6 +71,16 @@ func (s *Store) offers(types []string, most int) (offers []offer) {
 		offers = append(offers, offer{number: j.action.number, index: j.index, spec: j.action.spec, by: j.action.line.tenant.keys})
 	}
 	return offers
+}
+
+// ready returns how many jobs of some types are ready.
+func (s *Store) ready(types []string) (jobs int) {
+	for _, name := range types {
+		if k := s.types[name]; k != nil {
+			jobs += k.ready.len()
+		}
+	}
+	return jobs
 }
 
 // readPayloads reads the payloads of offers, with their keys, and drops the offers that do not fit to the bytes that
@@ -94,6 +105,7 @@ func (s *Store) readPayloads(offers *[]offer, local bool, bytes int) {
 // those whose payload could not be read.
 func (c *call) leaseOffers(request bulk.LeaseRequest, offers []offer, leased *[]bulk.Job) (unread error) {
 	s, before := c.s, len(*leased)
+	*leased = slices.Grow(*leased, len(offers))
 	for _, name := range request.Types {
 		s.wake(name, c.window)
 	}

@@ -457,7 +457,7 @@ func (s *Store) Changes(ctx context.Context, most int) (c bulk.Changes, err erro
 			}
 			delete(m.changed, n)
 			if a := m.actions[n]; a.live() {
-				c.Actions = append(c.Actions, a.action(a.spec, a.partial, nil))
+				c.Actions = append(c.Actions, a.unfinished(a.spec, a.partial))
 			} else {
 				c.Ended = append(c.Ended, a.spec.ID)
 			}

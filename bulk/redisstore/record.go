@@ -104,6 +104,15 @@ func (r *record) action(spec *bulk.Spec, partial []byte, result map[string]json.
 	return a
 }
 
+// unfinished returns what the engine follows of an unfinished action.
+func (r *record) unfinished(spec *bulk.Spec, partial []byte) bulk.Unfinished {
+	return bulk.Unfinished{
+		Spec: spec, Status: r.Status, Open: r.Open == 1, CreatedAt: utc(r.Created),
+		Total: r.Total, Done: r.Succeeded + r.Failed + r.Canceled, InFlight: r.Flight,
+		Batches: uint64(r.Outcomes), Reduced: uint64(r.Reduced), Partial: partial, Error: r.Error,
+	}
+}
+
 func utc(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

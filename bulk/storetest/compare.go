@@ -140,8 +140,8 @@ func (m *machine) readResults(*rapid.T) {
 	for _, a := range unfinished {
 		listed[a.ID] = true
 		told := m.follower[a.ID]
-		m.check(told.Status == a.Status && told.Done() == a.Done() && told.InFlight == a.InFlight && told.Batches == a.Batches && told.Reduced == a.Reduced,
-			"%s is %s with %+v, but Changes has told %s, %+v", a.ID, a.Status, a.Counts, told.Status, told.Counts)
+		m.check(told.Status == a.Status && told.Done == a.Done() && told.InFlight == a.InFlight && told.Batches == a.Batches && told.Reduced == a.Reduced,
+			"%s is %s with %+v, but Changes has told %+v", a.ID, a.Status, a.Counts, told)
 	}
 	m.check(len(listed) == len(m.follower), "%d actions are unfinished, and %d by what Changes has told", len(listed), len(m.follower))
 	for _, a := range m.model.actions {
@@ -153,7 +153,7 @@ func (m *machine) readResults(*rapid.T) {
 // followChanges applies what has changed to the follower.
 func (m *machine) followChanges() {
 	if m.follower == nil {
-		m.follower = map[string]bulk.Action{}
+		m.follower = map[string]bulk.Unfinished{}
 	}
 	for more := true; more; {
 		changes, err := m.store.Changes(ctx, 2)
@@ -162,7 +162,7 @@ func (m *machine) followChanges() {
 			delete(m.follower, id)
 		}
 		for _, a := range changes.Actions {
-			m.follower[a.ID] = a
+			m.follower[a.Spec.ID] = a
 		}
 		more = changes.More
 	}

@@ -52,7 +52,7 @@ type machine struct {
 	model *model
 	steps int
 	// follower has the unfinished actions as Changes has told them.
-	follower map[string]bulk.Action
+	follower map[string]bulk.Unfinished
 }
 
 func newMachine(t testing.TB, rt *rapid.T, factory Factory) *machine {

@@ -138,7 +138,7 @@ func (p *Partition) due(ctx context.Context, settings topic.Settings, now time.T
 		return nil, 0, err
 	}
 	return &compact.Pass{
-		Options: compact.Options{
+		Span: spanOf(settings), Options: compact.Options{
 			Now: now.UnixMilli(), DeleteRetention: settings.DeleteRetention.Milliseconds(),
 			Aborted: p.abortedFrom(0, last.Mark.Next).has,
 		},
@@ -146,6 +146,17 @@ func (p *Partition) due(ctx context.Context, settings topic.Settings, now time.T
 		First: begin.Mark, FirstSequence: first, Last: last.Mark, LastSequence: last.Sequence,
 		Before: before, From: record.Next, Pace: p.pace(),
 	}, from, nil
+}
+
+// spansOfRetention is how many entries, at least, compaction leaves of what retention keeps by time.
+const spansOfRetention = 8
+
+// spanOf returns how far timestamps in an entry may be apart, in milliseconds; 0 for any.
+func spanOf(settings topic.Settings) int64 {
+	if !settings.Delete || settings.Retention < 0 {
+		return 0
+	}
+	return max(settings.Retention.Milliseconds()/spansOfRetention, 1)
 }
 
 // compactable returns the first entry and the last one that may be compacted: it has no record of

@@ -267,7 +267,7 @@ func compactInto(t *rapid.T, w *writer, before []topic.Entry, last topic.Entry, 
 			return w.model.aborted[w.model.records[at].transaction] && !b.Control()
 		}},
 		Source: w.log, Unpacker: unpacker, First: before[0].Mark, FirstSequence: before[0].Sequence, Last: last.Mark, LastSequence: last.Sequence,
-		Before: before[0].Mark.Bytes - int64(len(before[0].Data)), From: from, MaxKeys: rapid.IntRange(1, 8).Draw(t, "keys"),
+		Before: before[0].Mark.Bytes - int64(len(before[0].Data)), From: from, MaxKeys: rapid.IntRange(1, 8).Draw(t, "keys"), Span: rapid.Int64Range(0, 50).Draw(t, "span"),
 		Pace: func(context.Context) error { return nil },
 	}
 	begin := before[0].Sequence

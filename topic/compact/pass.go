@@ -16,6 +16,8 @@ const (
 	// shareBytes is how much of the source stands for at most one entry. A batch that is rebuilt may
 	// grow: one of 70 bytes to 320.
 	shareBytes = joinBytes / 5
+	// splitsMost is how many entries may end because of their timestamps.
+	splitsMost = 16
 )
 
 // ErrTrimmed reports that entries were removed during a pass, which must begin again.
@@ -37,6 +39,9 @@ type Pass struct {
 	Before int64
 	// From is the offset before which an earlier pass has compacted.
 	From int64
+	// Span is how far the timestamps of an entry that is made may be apart, in milliseconds, so that
+	// retention finds old ones; 0 for no limit. At most splitsMost entries end for it.
+	Span int64
 	// MaxKeys is how many keys it knows; default MaxKeys.
 	MaxKeys int
 	// Pace is called after each read. Its error ends the pass.
@@ -94,12 +99,18 @@ func isUnreadable(err error) bool {
 // never more than it reads.
 func (p *Pass) Entries() uint64 {
 	most := (p.Last.Bytes-p.Before)/shareBytes + int64(p.Last.Epoch-p.First.Epoch) + 2
+	if p.Span > 0 {
+		most += splitsMost
+	}
 	return min(uint64(most), p.LastSequence-p.FirstSequence+1)
 }
 
 // Copy passes what stays, as entries, to write. Their Mark.Bytes count from the first of them on.
 func (p *Pass) Copy(ctx context.Context, write func(topic.Entry) error) (bytes int64, err error) {
-	j := joiner{write: write, left: p.Entries(), sequence: p.LastSequence - p.Entries() + 1, mark: p.First}
+	j := joiner{write: write, left: p.Entries(), sequence: p.LastSequence - p.Entries() + 1, mark: p.First, since: p.First.MaxTimestamp}
+	if p.Span > 0 {
+		j.span, j.splits = p.Span, splitsMost
+	}
 	j.mark.Next, j.mark.Bytes = p.First.Base, 0
 	cleaner := newCleaner(p.Options, &p.keys)
 	err = p.each(ctx, p.FirstSequence, func(e topic.Entry, batches []topic.Batch) error {
@@ -176,16 +187,28 @@ type joiner struct {
 	// mark is that of the last entry, and then of the one that is being made.
 	mark topic.Mark
 	data []byte
+	// since is the highest timestamp where the entry that is being made begins, which is at most span
+	// before that of its end while splits are left.
+	since, span int64
+	splits      int
 	// dropped is the last batch before which nothing stays since the end of data.
 	dropped topic.Batch
 }
 
 // begin is called before the batches of an entry.
 func (j *joiner) begin(e topic.Entry) error {
-	if e.Mark.Epoch == j.mark.Epoch {
-		return nil
+	var err error
+	switch {
+	case e.Mark.Epoch != j.mark.Epoch:
+		err = j.close()
+	case j.splits > 0 && e.Mark.MaxTimestamp-j.since > j.span && len(j.data) > 0:
+		j.splits--
+		err = j.flush()
 	}
-	return j.close()
+	if len(j.data) == 0 {
+		j.since = e.Mark.MaxTimestamp
+	}
+	return err
 }
 
 func (j *joiner) add(b, stays topic.Batch) {

@@ -42,6 +42,7 @@ const (
 	logAppendTimeBit  = 1 << 3
 	transactionalBit  = 1 << 4
 	controlBit        = 1 << 5
+	deleteHorizonBit  = 1 << 6
 	batchFormat       = 2
 	NoProducer        = -1
 	lengthBeforeField = atLength + 4 // the length field counts what follows it
@@ -128,6 +129,13 @@ func (b Batch) Transactional() bool { return b.attributes()&transactionalBit != 
 
 // Control reports whether the records are control markers of the broker.
 func (b Batch) Control() bool { return b.attributes()&controlBit != 0 }
+
+// DeleteHorizon returns from when on the batch's tombstones or markers may be removed, in
+// milliseconds since the epoch, if compaction has set that: the batch's first timestamp is
+// it then (KIP-534).
+func (b Batch) DeleteHorizon() (at int64, set bool) {
+	return b.FirstTimestamp(), b.attributes()&deleteHorizonBit != 0
+}
 
 // Producer returns the idempotent producer's id, its epoch, and the sequence
 // number of the first record. The id is negative if the producer is not

@@ -126,6 +126,25 @@ func (b Batch) WithRecords(count int32, next int64, records []byte) (Batch, erro
 	return made, nil
 }
 
+// Compacted is [Batch.WithRecords] for what compaction keeps of a batch: it
+// covers the same offsets. Unless horizon is negative it is the batch's delete horizon, and records
+// are encoded as if it were the first timestamp. Highest is the highest timestamp of the records.
+func (b Batch) Compacted(count int32, records []byte, horizon, highest int64) (Batch, error) {
+	made, err := b.WithRecords(count, b.Next(), records)
+	if err != nil {
+		return nil, err
+	}
+	if horizon >= 0 {
+		made.put64(atFirstTime, horizon)
+		binary.BigEndian.PutUint16(made[atAttributes:], made.attributes()|deleteHorizonBit)
+	}
+	if !b.LogAppendTime() {
+		made.put64(atMaxTime, highest)
+	}
+	made.seal()
+	return made, nil
+}
+
 // Recompressed returns a copy of the batch with another codec. The data are its records without
 // compression.
 func (b Batch) Recompressed(codec int, data []byte) (Batch, error) {

@@ -30,6 +30,8 @@ var (
 	// ErrPartitionsLeaving reports that removed partitions can still be read: none can
 	// be added before they are gone.
 	ErrPartitionsLeaving = errors.New("partitions are being removed")
+	// ErrCompacted reports that records of a compacted topic are removed by their keys only.
+	ErrCompacted = errors.New("topic is compacted")
 	// ErrView reports that a view does not support the call: produce to its source.
 	ErrView = errors.New("topic is a view")
 	// ErrNotLeader reports that another broker leads the partition.

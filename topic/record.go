@@ -58,6 +58,7 @@ type RecordReader struct {
 	rest  []byte
 	left  int32 // records not yet read
 	last  int64 // offset delta of the last one, -1 before the first
+	time  int64 // the last one's own timestamp
 	// WithoutHeaders skips the headers and leaves Headers empty.
 	WithoutHeaders bool
 
@@ -98,6 +99,15 @@ func (r *RecordReader) Next() bool {
 	return true
 }
 
+// AppendTo appends the record to records of its batch, as if the batch's first timestamp were
+// first.
+func (r *RecordReader) AppendTo(records []byte, first int64) []byte {
+	if first == r.batch.FirstTimestamp() {
+		return append(records, r.Raw...)
+	}
+	return appendRecord(records, r.time-first, r.last, r.body)
+}
+
 func (r *RecordReader) read() error {
 	whole := Varints{Rest: r.rest}
 	length := whole.Varint()
@@ -123,7 +133,8 @@ func (r *RecordReader) read() error {
 	}
 	r.last = delta
 	r.Record.Offset = r.batch.Base() + delta
-	r.Record.Timestamp = r.batch.FirstTimestamp() + timestamp
+	r.time = r.batch.FirstTimestamp() + timestamp
+	r.Record.Timestamp = r.time
 	if r.batch.LogAppendTime() {
 		r.Record.Timestamp = r.batch.MaxTimestamp()
 	}

@@ -3,6 +3,7 @@ package topic
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,16 @@ type Settings struct {
 	// kept; -1: no limit.
 	Retention      time.Duration
 	RetentionBytes int64
+	// Delete and Compact (cleanup.policy) say what removes records: retention, compaction, or
+	// both.
+	Delete, Compact bool
+	// DeleteRetention (delete.retention.ms) is how long compaction keeps a tombstone after what it
+	// deletes; MinCompactionLag (min.compaction.lag.ms) how old records are that it may remove, and
+	// MaxCompactionLag (max.compaction.lag.ms) how old the first one that it has not seen may get.
+	DeleteRetention, MinCompactionLag, MaxCompactionLag time.Duration
+	// DirtyRatio (min.cleanable.dirty.ratio) is the least part of a partition that compaction has
+	// not seen, for it to begin.
+	DirtyRatio float64
 	// MaxMessageBytes (max.message.bytes) bounds the size of one batch.
 	MaxMessageBytes int32
 	// MinInSync (min.insync.replicas) is how many replicas must have a record before
@@ -42,6 +53,7 @@ func ParseSettings(own map[string]string, broker Config) (Settings, error) {
 	settings := Settings{
 		Retention: max(broker.Retention, -1), RetentionBytes: max(broker.RetentionBytes, -1), MaxMessageBytes: broker.MaxMessageBytes,
 		MinInSync: 1,
+		Delete:    true, DeleteRetention: 24 * time.Hour, MaxCompactionLag: math.MaxInt64, DirtyRatio: 0.5,
 	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		setting, err := FindSetting(name)
@@ -96,10 +108,14 @@ const nearMiss = 4
 // check checks the conditions that involve more than one setting.
 func (s *Settings) check(own map[string]string) error {
 	switch {
+	case s.MinCompactionLag > s.MaxCompactionLag:
+		return fmt.Errorf("%s is %d: want at most %s, which is %d", settingMinLag, s.MinCompactionLag.Milliseconds(), settingMaxLag, s.MaxCompactionLag.Milliseconds())
 	case s.ViewOf == "" && s.ViewWhere != "":
 		return fmt.Errorf("%s needs %s: the topic that the view shows a part of", SettingViewWhere, SettingViewOf)
 	case s.ViewOf != "" && s.ViewWhere == "":
 		return fmt.Errorf("%s needs %s: which records the view shows, such as headers.tag == \"paid\"", SettingViewOf, SettingViewWhere)
+	case s.ViewOf != "" && s.Compact:
+		return fmt.Errorf("%s: a view keeps no records: compact %s", SettingCleanup, s.ViewOf)
 	case !s.Delays && s.Delay != 0:
 		return fmt.Errorf("%s needs %s=true", SettingDelay, SettingDelays)
 	case s.ViewOf == "":

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -51,7 +52,11 @@ func SettingsTable() []Setting { return slices.Clone(settingsTable) }
 
 // OfViews reports whether views may have the setting too.
 func (s *Setting) OfViews() bool {
-	return s.Fixed || s.Inert || s.Name == SettingViewOf || s.Name == SettingViewWhere
+	switch s.Name {
+	case SettingViewOf, SettingViewWhere, SettingCleanup, settingDirtyRatio, settingDeleteRetention, settingMinLag, settingMaxLag:
+		return true // views that clients made before there was compaction have the settings for it
+	}
+	return s.Fixed || s.Inert
 }
 
 // Value returns the setting's value in settings, as text that ParseSettings
@@ -65,6 +70,12 @@ const (
 	SettingDelays    = "sluice.delay.enable"
 	SettingDelay     = "sluice.delay"
 	SettingMinInSync = "min.insync.replicas"
+	SettingCleanup   = "cleanup.policy"
+
+	settingDirtyRatio      = "min.cleanable.dirty.ratio"
+	settingDeleteRetention = "delete.retention.ms"
+	settingMinLag          = "min.compaction.lag.ms"
+	settingMaxLag          = "max.compaction.lag.ms"
 )
 
 // MaxDelay is the default bound of a topic's delay.
@@ -175,7 +186,36 @@ var settingsTable = []Setting{
 		format: func(s *Settings) string { return compressionNames[s.Compression] },
 	},
 
-	fixed("cleanup.policy", KindList, "log.cleanup.policy", "delete", "What retention does with old records: it removes them. Compaction is not supported yet."),
+	{
+		Name: SettingCleanup, Kind: KindList, Broker: "log.cleanup.policy",
+		Meaning: "What removes records: delete, by retention.ms and retention.bytes; compact, those whose key has a newer record. Compaction needs a server without a cluster.",
+		Allowed: "delete, compact, or both, separated by a comma",
+		parse:   parseCleanup,
+		format: func(s *Settings) string {
+			switch {
+			case s.Compact && s.Delete:
+				return "compact,delete"
+			case s.Compact:
+				return "compact"
+			}
+			return "delete"
+		},
+	},
+	{
+		Name: settingDirtyRatio, Kind: KindDouble, Broker: "log.cleaner.min.cleanable.ratio",
+		Meaning: "How much of a partition compaction has not seen when it begins. At least 1 MiB in any case.", Allowed: ratio.text,
+		parse: func(text string, s *Settings) (err error) {
+			s.DirtyRatio, err = strconv.ParseFloat(text, 64)
+			return cmp.Or(ratio.check(text), err)
+		},
+		format: func(s *Settings) string { return strconv.FormatFloat(s.DirtyRatio, 'g', -1, 64) },
+	},
+	lag(settingDeleteRetention, "log.cleaner.delete.retention.ms", 0, "How long compaction keeps a record without a value, and the end of a transaction, after it has removed what they delete or end, in milliseconds.",
+		func(s *Settings) *time.Duration { return &s.DeleteRetention }),
+	lag(settingMinLag, "log.cleaner.min.compaction.lag.ms", 0, "How old records are, in milliseconds, before compaction may remove them.",
+		func(s *Settings) *time.Duration { return &s.MinCompactionLag }),
+	lag(settingMaxLag, "log.cleaner.max.compaction.lag.ms", 1, "How old records get, in milliseconds, before compaction begins whatever min.cleanable.dirty.ratio is.",
+		func(s *Settings) *time.Duration { return &s.MaxCompactionLag }),
 	fixed("message.timestamp.before.max.ms", KindInt64, "log.message.timestamp.before.max.ms", strconv.Itoa(math.MaxInt64), "How old a record's timestamp may be: any age."),
 	fixed("message.timestamp.after.max.ms", KindInt64, "log.message.timestamp.after.max.ms", strconv.FormatInt(TimestampAhead.Milliseconds(), 10), "How far in the future a record's timestamp may be, in milliseconds."),
 	fixed("remote.storage.enable", KindBool, "", "false", "There is no tiered storage."),
@@ -193,10 +233,6 @@ var settingsTable = []Setting{
 	inert("compression.gzip.level", "compression.gzip.level", -1, 9, -1, oneLevel),
 	inert("compression.lz4.level", "compression.lz4.level", 1, 17, 9, oneLevel),
 	inert("compression.zstd.level", "compression.zstd.level", -131_072, 22, 3, oneLevel),
-	inert("delete.retention.ms", "log.cleaner.delete.retention.ms", 0, math.MaxInt64, 86_400_000, noCompaction),
-	inertText("min.cleanable.dirty.ratio", KindDouble, "log.cleaner.min.cleanable.ratio", "0.5", ratio, noCompaction),
-	inert("min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms", 0, math.MaxInt64, 0, noCompaction),
-	inert("max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", 1, math.MaxInt64, math.MaxInt64, noCompaction),
 	inert("local.retention.ms", "log.local.retention.ms", -2, math.MaxInt64, -2, noTiers),
 	inert("local.retention.bytes", "log.local.retention.bytes", -2, math.MaxInt64, -2, noTiers),
 	inertText("remote.log.copy.disable", KindBool, "", "false", trueOrFalse, noTiers),
@@ -273,7 +309,6 @@ const (
 	noSegments     = "records are not kept in such segments; use retention.ms and retention.bytes"
 	syncedByServer = "the server's setting topic.sync decides how often records are synced to the disk"
 	oneLevel       = "each codec has one level"
-	noCompaction   = "it is for compaction, which is not supported yet"
 	noTiers        = "there is no tiered storage"
 	noThrottle     = "replication is not throttled"
 )
@@ -287,6 +322,43 @@ func parseRetention(text string, s *Settings) error {
 		s.Retention = -1
 	default:
 		s.Retention = time.Duration(ms) * time.Millisecond
+	}
+	return nil
+}
+
+// lag returns a setting that is a time in milliseconds, least or more. Times of more than 292 years
+// are for ever.
+func lag(name, broker string, least int64, meaning string, of func(*Settings) *time.Duration) Setting {
+	return Setting{
+		Name: name, Kind: KindInt64, Broker: broker, Meaning: meaning, Allowed: fmt.Sprintf("%d or more", least),
+		parse: func(text string, s *Settings) error {
+			ms, err := parseWhole(text, least, math.MaxInt64, "milliseconds, "+strconv.FormatInt(least, 10)+" or more")
+			*of(s) = time.Duration(ms) * time.Millisecond
+			if ms > int64(math.MaxInt64/time.Millisecond) {
+				*of(s) = math.MaxInt64
+			}
+			return err
+		},
+		format: func(s *Settings) string {
+			if *of(s) == math.MaxInt64 {
+				return strconv.FormatInt(math.MaxInt64, 10)
+			}
+			return strconv.FormatInt(of(s).Milliseconds(), 10)
+		},
+	}
+}
+
+func parseCleanup(text string, s *Settings) error {
+	s.Delete, s.Compact = false, false
+	for _, policy := range strings.Split(text, ",") {
+		switch strings.TrimSpace(policy) {
+		case "delete":
+			s.Delete = true
+		case "compact":
+			s.Compact = true
+		default:
+			return wantIf(true, "delete, compact, or both, separated by a comma")
+		}
 	}
 	return nil
 }

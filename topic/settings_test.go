@@ -19,7 +19,8 @@ var updateDocs = flag.Bool("update-docs", false, "write docs/topic/settings.md")
 
 func TestParseSettings(t *testing.T) {
 	broker := Config{Retention: time.Hour, RetentionBytes: 1 << 30, MaxMessageBytes: 1000}
-	defaults := Settings{Retention: time.Hour, RetentionBytes: 1 << 30, MaxMessageBytes: 1000, MinInSync: 1}
+	defaults := Settings{Retention: time.Hour, RetentionBytes: 1 << 30, MaxMessageBytes: 1000, MinInSync: 1,
+		Delete: true, DeleteRetention: 24 * time.Hour, MaxCompactionLag: math.MaxInt64, DirtyRatio: 0.5}
 	with := func(change func(*Settings)) Settings {
 		s := defaults
 		change(&s)
@@ -43,10 +44,16 @@ func TestParseSettings(t *testing.T) {
 		{map[string]string{"compression.type": "zstd"}, with(func(s *Settings) { s.Compression = 1 + CodecZstd })},
 		{map[string]string{
 			"segment.bytes": "1048576", "segment.ms": "1", "flush.messages": "1", "flush.ms": "1000", "preallocate": "true", "index.interval.bytes": "4096",
-			"unclean.leader.election.enable": "true", "file.delete.delay.ms": "0", "min.cleanable.dirty.ratio": "0.01", "compression.zstd.level": "-3",
+			"unclean.leader.election.enable": "true", "file.delete.delay.ms": "0", "compression.zstd.level": "-3",
 			"leader.replication.throttled.replicas": "0:1,1:2", "follower.replication.throttled.replicas": "*",
 		}, defaults},
 		{map[string]string{"sluice.view.of": "orders", "sluice.view.where": "true", "segment.bytes": "1048576"}, with(func(s *Settings) { s.ViewOf, s.ViewWhere = "orders", "true" })},
+		{map[string]string{"cleanup.policy": "compact"}, with(func(s *Settings) { s.Delete, s.Compact = false, true })},
+		{map[string]string{"cleanup.policy": "delete, compact"}, with(func(s *Settings) { s.Compact = true })},
+		{map[string]string{"min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0", "min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}, with(func(s *Settings) {
+			s.DirtyRatio, s.DeleteRetention, s.MinCompactionLag, s.MaxCompactionLag = 0.01, 0, 5*time.Millisecond, 5*time.Millisecond
+		})},
+		{map[string]string{"max.compaction.lag.ms": "9223372036854775807", "delete.retention.ms": "9223372036855"}, with(func(s *Settings) { s.DeleteRetention = math.MaxInt64 })},
 		{map[string]string{"sluice.delay.enable": "true", "sluice.delay": "30m"}, with(func(s *Settings) { s.Delays, s.Delay = true, 30*time.Minute })},
 	} {
 		if got, err := ParseSettings(test.own, broker); err != nil || got != test.want {
@@ -65,8 +72,11 @@ func TestParseSettingsRefuses(t *testing.T) {
 		{"max.message.bytes=7340033", "want a whole number from 61 to 7340032, of bytes"},
 		{"max.message.bytes=4294967397", "want a whole number from 61 to 7340032, of bytes"},
 		{"message.timestamp.type=createtime", "want CreateTime or LogAppendTime"},
-		{"cleanup.policy=compact", `cleanup.policy: "compact": want delete, nothing else. What retention does with old records: it removes them. Compaction is not supported yet`},
-		{"cleanup.policy=compact,delete", "Compaction is not supported yet"},
+		{"cleanup.policy=compacted", `cleanup.policy: "compacted": want delete, compact, or both, separated by a comma`},
+		{"cleanup.policy=", "want delete, compact, or both"},
+		{"cleanup.policy=compact sluice.view.of=orders sluice.view.where=true", "a view keeps no records: compact orders"},
+		{"min.compaction.lag.ms=6 max.compaction.lag.ms=5", "min.compaction.lag.ms is 6: want at most max.compaction.lag.ms, which is 5"},
+		{"max.compaction.lag.ms=0", "want a whole number of milliseconds, 1 or more"},
 		{"compression.type=brotli", "want producer, uncompressed, gzip, snappy, lz4, zstd"},
 		{"min.insync.replicas=4", "want a whole number from 1 to 3"},
 		{"min.insync.replicas=0", "want a whole number from 1 to 3"},

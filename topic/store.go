@@ -34,6 +34,12 @@ type Volume interface {
 	Volume() (total, free int64, err error)
 }
 
+// Syncer is what a log may implement whose acknowledged entries a power cut may take.
+type Syncer interface {
+	// Sync returns when a power cut takes no entry that was acknowledged before the call.
+	Sync(ctx context.Context) error
+}
+
 // Log is a durable sequence of entries: of one partition, or of its delayed
 // records. Sequences start at 1 and have no gaps.
 type Log interface {

@@ -49,6 +49,19 @@ func (b Batch) Validate(data []byte) (highest int64, err error) {
 	return b.FirstTimestamp() + highest, nil
 }
 
+// CheckKeys returns a *RecordError if a record has no key, as those of a compacted topic must. Data
+// is as for Validate, which accepts it.
+func (b Batch) CheckKeys(data []byte) error {
+	reader := NewRecordReader(b, data)
+	reader.WithoutHeaders = true
+	for i := 0; reader.Next(); i++ {
+		if reader.Record.Key == nil {
+			return &RecordError{i, "it has no key, which compaction needs"}
+		}
+	}
+	return reader.Err
+}
+
 // checkRecord returns the timestamp of a record relative to its batch's first, and what
 // is wrong with the record, if anything.
 func checkRecord(data []byte, offset int64) (timestamp int64, problem string) {

@@ -160,6 +160,9 @@ func (b *Broker) check(ctx context.Context, spec topic.Spec) (catalog.Topic, err
 		return catalog.Topic{}, fmt.Errorf("%w: %q", topic.ErrTopicExists, spec.Name)
 	}
 	settings, err := b.settings(spec.Name, spec.Settings)
+	if err == nil {
+		err = b.mayCompact(settings.Settings)
+	}
 	if err != nil {
 		return catalog.Topic{}, err
 	}
@@ -236,6 +239,9 @@ func (b *Broker) alterLocked(ctx context.Context, name string, settings map[stri
 		return fmt.Errorf("%w %s: it cannot be changed from %q to %q; make another topic", topic.ErrInvalidSetting, topic.SettingViewOf, before, own[topic.SettingViewOf])
 	}
 	changed, err := b.settings(name, own)
+	if err == nil {
+		err = b.mayCompact(changed.Settings)
+	}
 	if err != nil {
 		return err
 	}

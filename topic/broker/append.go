@@ -140,6 +140,9 @@ func (b *Broker) validate(ctx context.Context, batches []topic.Batch, settings t
 	for i, batch := range batches {
 		err := b.unpacker.Unpack(ctx, batch.Compression(), batch[topic.RecordsAt:], func(data []byte) error {
 			highest, err := batch.Validate(data)
+			if err == nil && settings.Compact {
+				err = batch.CheckKeys(data)
+			}
 			if err == nil && highest != batch.MaxTimestamp() && !settings.LogAppendTime && !batch.LogAppendTime() {
 				batch.SetMaxTimestamp(highest)
 				err = checkTimestamp(batch, settings, now)

@@ -167,6 +167,7 @@ func (b *Broker) Start(ctx context.Context) (err error) {
 	b.transactions.Start()
 	b.retainAll(ctx, time.Now()) // expired records must not reappear
 	b.group.Go("retention", b.keepRetaining)
+	b.group.Go("compaction", b.keepCompacting)
 	b.group.Go("place partitions", b.keepPlacing)
 	return nil
 }

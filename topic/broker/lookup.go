@@ -7,7 +7,7 @@ import (
 )
 
 // find returns the first entry whose mark is wanted, from memory if possible; see
-// index.search for the conditions on wanted.
+// index.search for the conditions on wanted. reading or removing is held.
 func (p *Partition) find(ctx context.Context, wanted func(topic.Mark) bool) (topic.Entry, bool, error) {
 	first, last := p.sequences()
 	if first > last.Sequence || !wanted(last.Mark) {
@@ -22,6 +22,12 @@ func (p *Partition) find(ctx context.Context, wanted func(topic.Mark) bool) (top
 // OffsetAt returns the offset and the timestamp of the first record whose timestamp, in
 // milliseconds since the epoch, is at least timestamp; -1 and -1 if there is none.
 func (p *Partition) OffsetAt(ctx context.Context, timestamp int64) (offset, at int64, err error) {
+	p.reading.RLock()
+	defer p.reading.RUnlock()
+	return p.offsetAt(ctx, timestamp)
+}
+
+func (p *Partition) offsetAt(ctx context.Context, timestamp int64) (offset, at int64, err error) {
 	for from := int64(0); ; {
 		entry, ok, err := p.find(ctx, func(m topic.Mark) bool { return m.MaxTimestamp >= timestamp && m.Next > from })
 		if err != nil || !ok {
@@ -38,8 +44,44 @@ func (p *Partition) OffsetAt(ctx context.Context, timestamp int64) (offset, at i
 // MaxTimestamp returns the offset and the timestamp of the first record with the
 // highest timestamp; -1 and -1 if there is none.
 func (p *Partition) MaxTimestamp(ctx context.Context) (offset, at int64, err error) {
-	_, last := p.sequences()
-	return p.OffsetAt(ctx, last.Mark.MaxTimestamp)
+	p.reading.RLock()
+	defer p.reading.RUnlock()
+	first, last := p.sequences()
+	offset, at, err = p.offsetAt(ctx, last.Mark.MaxTimestamp)
+	if offset >= 0 || err != nil || !p.log.Compacted() {
+		return offset, at, err
+	}
+	highest, err := p.highestTimestamp(ctx, first, last.Sequence)
+	if err != nil || highest < 0 {
+		return -1, topic.NoTimestamp, err
+	}
+	return p.offsetAt(ctx, highest)
+}
+
+// highestTimestamp returns the highest timestamp of all records, by reading them: marks have those
+// that compaction has removed too.
+func (p *Partition) highestTimestamp(ctx context.Context, first, last uint64) (highest int64, err error) {
+	highest = topic.NoTimestamp
+	start := p.Ends().Start
+	for at := first; at <= last; {
+		entries, err := p.log.Read(ctx, at, coldBytes)
+		if err != nil || len(entries) == 0 {
+			return highest, err
+		}
+		for _, entry := range entries {
+			batches, err := p.checked(entry)
+			if err != nil {
+				return highest, err
+			}
+			for _, b := range batches {
+				if !b.Control() && b.Count() > 0 && b.Next() > start {
+					highest = max(highest, b.MaxTimestamp())
+				}
+			}
+		}
+		at = entries[len(entries)-1].Sequence + 1
+	}
+	return highest, nil
 }
 
 // recordAt returns the first record of an entry with at least that timestamp.
@@ -50,7 +92,7 @@ func (p *Partition) recordAt(ctx context.Context, entry topic.Entry, timestamp i
 	}
 	start := p.Ends().Start
 	for _, b := range batches {
-		if b.MaxTimestamp() < timestamp || b.Next() <= start || b.Control() {
+		if b.MaxTimestamp() < timestamp || b.Next() <= start || b.Control() || b.Count() == 0 {
 			continue
 		}
 		if b.LogAppendTime() {
@@ -84,6 +126,8 @@ func (p *Partition) recordAt(ctx context.Context, entry topic.Entry, timestamp i
 // epoch whose records are gone, with all before them, ends at the first remaining
 // record. For an epoch that was not reached it returns -1 and -1.
 func (p *Partition) EndOfEpoch(ctx context.Context, epoch int32) (int32, int64, error) {
+	p.reading.RLock()
+	defer p.reading.RUnlock()
 	ends := p.Ends()
 	if epoch < 0 || epoch > ends.Epoch {
 		return -1, -1, nil

@@ -26,6 +26,8 @@ type metrics struct {
 	gained, lost prometheus.Counter
 	recovery     prometheus.Histogram
 
+	compactions, compactionFailures, compacted prometheus.Counter
+
 	partitions, led, offline, behind *prometheus.Desc
 	size, start, end, lag, omitted   *prometheus.Desc
 }
@@ -44,6 +46,10 @@ func newMetrics() *metrics {
 		recovery: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "topic_recovery_duration_ms", Help: "Time from the claim of a partition until it could be used.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 16)}),
+		compactions:        counter("compactions_total", "Compactions of partitions."),
+		compactionFailures: counter("compaction_failures_total", "Compactions of partitions that have failed, and are tried again."),
+		compacted:          counter("compaction_removed_bytes_total", "Bytes of records that compaction has removed."),
+
 		partitions: desc("partitions", "Partitions of all topics."),
 		led:        desc("partitions_led", "Partitions that this node leads."),
 		offline:    desc("partitions_offline", "Partitions without a leader, as far as this node knows."),
@@ -73,7 +79,7 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (m *metrics) own() []prometheus.Collector {
-	return []prometheus.Collector{m.gained, m.lost, m.recovery}
+	return []prometheus.Collector{m.gained, m.lost, m.recovery, m.compactions, m.compactionFailures, m.compacted}
 }
 
 // Collect implements prometheus.Collector.

@@ -7,11 +7,12 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
+	"github.com/sluice-project/sluice/topic/compact"
 )
 
 // Partition is a sequence of records.
 //
-// Lock order: Partition.mu, then the tails' and the index's own.
+// Lock order: compacting, removing, reading, Partition.mu, then the tails' and the index's own.
 type Partition struct {
 	number int32
 	// removals is how often a partition of this number was removed before.
@@ -19,9 +20,15 @@ type Partition struct {
 	topic    *Topic
 	broker   *Broker
 	// log is opened when this broker leads the partition for the first time.
-	log   topic.Log
+	log   *compact.Log
 	tail  tail
 	index index
+
+	// compacting is held while the log is compacted, removing while its oldest entries are
+	// removed or replaced, or its ends are being read. Who looks for an entry and then reads it
+	// holds reading, since compaction gives entries other sequences.
+	compacting, removing sync.Mutex
+	reading              sync.RWMutex
 
 	mu    sync.Mutex
 	state partitionState
@@ -162,10 +169,18 @@ func (p *Partition) endsLocked() Ends {
 // Bytes returns the size of the partition: the bytes appended less the bytes trimmed. It
 // reads the first entry, once after each trim.
 func (p *Partition) Bytes(ctx context.Context) (int64, error) {
+	p.reading.RLock()
+	defer p.reading.RUnlock()
 	first, last := p.sequences()
 	if first == 0 || first > last.Sequence {
 		return 0, nil
 	}
+	before, err := p.bytesBefore(ctx, first)
+	return last.Mark.Bytes - before, err
+}
+
+// bytesBefore returns the bytes before the first entry, whose sequence is first.
+func (p *Partition) bytesBefore(ctx context.Context, first uint64) (int64, error) {
 	p.mu.Lock()
 	trimmed := p.trimmed
 	p.mu.Unlock()
@@ -179,7 +194,7 @@ func (p *Partition) Bytes(ctx context.Context) (int64, error) {
 		p.trimmed = trimmed
 		p.mu.Unlock()
 	}
-	return last.Mark.Bytes - trimmed.Mark.Bytes, nil
+	return trimmed.Mark.Bytes, nil
 }
 
 // sequences returns the first entry that is kept and the last that is durable.

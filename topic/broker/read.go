@@ -50,12 +50,16 @@ type Ends struct {
 
 // read returns batches, starting with the one that holds an offset; see Topic.Read.
 func (p *Partition) read(ctx context.Context, offset int64, maxBytes int) (Fetched, error) {
+	p.reading.RLock()
+	defer p.reading.RUnlock()
 	ends := p.Ends()
 	return p.readBefore(ctx, ends, ends.HighWatermark, offset, maxBytes)
 }
 
 // readCommitted is read up to the last stable offset.
 func (p *Partition) readCommitted(ctx context.Context, offset int64, maxBytes int) (Fetched, error) {
+	p.reading.RLock()
+	defer p.reading.RUnlock()
 	ends := p.Ends()
 	fetched, err := p.readBefore(ctx, ends, ends.LastStable, offset, maxBytes)
 	if n := len(fetched.Data); n > 0 {
@@ -77,7 +81,16 @@ func lastOf(data []byte) topic.Batch {
 	}
 }
 
-// readBefore is read for the batches before an offset, at which one begins.
+// readStable is read up to the last stable offset of ends, with the aborted transactions among
+// what was read.
+func (p *Partition) readStable(ctx context.Context, ends Ends, offset int64, maxBytes int) (Fetched, abortedSet, error) {
+	p.reading.RLock()
+	defer p.reading.RUnlock()
+	fetched, err := p.readBefore(ctx, ends, ends.LastStable, offset, maxBytes)
+	return fetched, p.abortedFrom(offset, ends.LastStable), err
+}
+
+// readBefore is read for the batches before an offset, at which one begins. reading is held.
 func (p *Partition) readBefore(ctx context.Context, ends Ends, before, offset int64, maxBytes int) (Fetched, error) {
 	fetched := Fetched{Ends: ends}
 	switch {
@@ -308,9 +321,9 @@ func (t *Topic) readView(ctx context.Context, p *Partition, offset int64, maxByt
 	hidden := filter.HiddenOf(p)
 	s := view.NewScan(filter, t.broker.unpacker, hidden.After(offset, ends.HighWatermark), maxBytes)
 	for !s.Full() && s.Next < ends.LastStable {
-		source, err := p.readBefore(ctx, ends, ends.LastStable, s.Next, view.ScanStep)
+		source, aborted, err := p.readStable(ctx, ends, s.Next, view.ScanStep)
 		if err == nil {
-			s.Hides = p.abortedFrom(s.Next, ends.LastStable).has
+			s.Hides = aborted.has
 			err = s.AddPieces(ctx, source.Data)
 		}
 		if err != nil && s.Size == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/compact"
 )
 
 // A partition is recovered when its broker begins to lead it, and when an append
@@ -98,6 +99,8 @@ func (p *Partition) load(ctx context.Context) error {
 		return err
 	}
 	defer p.broker.opening.Release(1)
+	p.removing.Lock()
+	defer p.removing.Unlock()
 	if err := p.openLog(ctx); err != nil {
 		return err
 	}
@@ -166,7 +169,7 @@ func (p *Partition) openLog(ctx context.Context) error {
 	if p.log != nil {
 		return nil
 	}
-	log, err := p.broker.store.OpenLog(ctx, p.logName(), nil)
+	log, err := compact.Open(ctx, p.broker.store, p.names(), nil)
 	if err != nil {
 		return err
 	}
@@ -307,6 +310,7 @@ func (p *Partition) drop() {
 	}
 	_ = p.endDelays(context.Background()) // it has bounds of its own
 	p.snapshots.settle()
+	p.awaitCompaction()
 	p.tail.clear()
 	p.broker.cold.forget(p)
 	p.watchers.signal()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
+	"github.com/sluice-project/sluice/topic/compact"
 )
 
 // AddPartitions raises the number of a topic's partitions to count. Records stay
@@ -196,7 +197,7 @@ func (b *Broker) deleteRemovedLocked(ctx context.Context, name string, now time.
 	// Store where they end before the logs that show it are deleted.
 	ends := map[int]int64{}
 	for i := record.Kept(); i < len(record.Partitions); i++ {
-		if ends[i], err = b.endOfLog(ctx, record.Names(i).Records, record.Partitions[i]); err != nil {
+		if ends[i], err = b.endOfLog(ctx, record.Names(i), record.Partitions[i]); err != nil {
 			return err
 		}
 	}
@@ -249,8 +250,8 @@ func (t *Topic) shrink(record catalog.Topic) {
 }
 
 // endOfLog returns the offset after the last record of a partition.
-func (b *Broker) endOfLog(ctx context.Context, name string, p catalog.Partition) (int64, error) {
-	log, err := b.store.OpenLog(ctx, name, b.there(p.Replicas))
+func (b *Broker) endOfLog(ctx context.Context, names catalog.Names, p catalog.Partition) (int64, error) {
+	log, err := compact.Open(ctx, b.store, names, b.there(p.Replicas))
 	if err != nil {
 		return 0, err
 	}
@@ -268,6 +269,9 @@ func (b *Broker) endOfLog(ctx context.Context, name string, p catalog.Partition)
 // deletePartition removes the stored data of a record's partition.
 func (b *Broker) deletePartition(ctx context.Context, record catalog.Topic, number int) error {
 	names := record.Names(number)
+	if err := compact.Delete(ctx, b.store, names); err != nil {
+		return err
+	}
 	if err := b.store.DeleteLog(ctx, names.Records); err != nil {
 		return err
 	}

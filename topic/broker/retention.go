@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
@@ -26,12 +27,17 @@ func expired(settings topic.Settings, last topic.Mark, now time.Time) (kept func
 // retain removes the entries that a partition need not keep. The last entry stays,
 // since it marks where the partition ends.
 func (p *Partition) retain(ctx context.Context, now time.Time) error {
+	settings := p.topic.Settings()
+	if !settings.Delete || !p.removing.TryLock() { // it is being opened, or replaced
+		return nil
+	}
+	defer p.removing.Unlock()
 	first, last := p.sequences()
 	ends, readable := p.Ends(), p.Ready() == nil
 	if !readable || ends.Start == ends.HighWatermark {
 		return nil
 	}
-	kept, any := expired(p.topic.Settings(), last.Mark, now)
+	kept, any := expired(settings, last.Mark, now)
 	if !any {
 		return nil
 	}
@@ -50,7 +56,7 @@ func (p *Partition) retain(ctx context.Context, now time.Time) error {
 }
 
 // trim removes the entries before a sequence, and makes the records before an offset
-// unreadable.
+// unreadable. removing is held.
 func (p *Partition) trim(ctx context.Context, sequence uint64, offset int64) error {
 	p.mu.Lock()
 	p.start = max(p.start, offset)
@@ -77,8 +83,13 @@ func (p *Partition) trim(ctx context.Context, sequence uint64, offset int64) err
 
 // DeleteRecords removes the records before an offset, -1 for all, durably, and returns
 // the first offset that is left. ErrOffsetOutOfRange if the offset is above the high
-// watermark.
+// watermark; ErrCompacted if the topic is compacted and not deleted too.
 func (p *Partition) DeleteRecords(ctx context.Context, before int64) (start int64, err error) {
+	if !p.topic.Settings().Delete {
+		return p.Ends().Start, fmt.Errorf("%w: %s is %s, want compact,delete", topic.ErrCompacted, topic.SettingCleanup, "compact")
+	}
+	p.removing.Lock()
+	defer p.removing.Unlock()
 	ends := p.Ends()
 	if before == -1 {
 		before = ends.HighWatermark

@@ -146,7 +146,9 @@ func (r *Topic) Names(number int) Names {
 // Names holds the names under which a partition is stored.
 type Names struct {
 	Records, Delays string // logs
-	Snapshot        string // key of the metadata
+	// Clean begins the names of the generations of the compacted log.
+	Clean                string
+	Snapshot, Compaction string // keys of the metadata
 }
 
 // The prefixes of the logs of records and of the keys of producers' snapshots.
@@ -165,7 +167,10 @@ func NamesOf(id topic.ID, number int32, removals int) Names {
 	return Names{
 		Records:  fmt.Sprintf(RecordsPrefix+"%x-%d%s", id[:], number, again),
 		Delays:   fmt.Sprintf("delayed-%x-%d%s", id[:], number, again),
+		Clean:    fmt.Sprintf("clean-%x-%d%s-", id[:], number, again),
 		Snapshot: fmt.Sprintf(ProducersPrefix+"%x/%d%s", id[:], number, again),
+
+		Compaction: fmt.Sprintf("compactions/%x/%d%s", id[:], number, again),
 	}
 }
 

@@ -49,7 +49,10 @@ type pending struct {
 	err   error
 }
 
-var _ topic.Log = (*log)(nil)
+var (
+	_ topic.Log    = (*log)(nil)
+	_ topic.Syncer = (*log)(nil)
+)
 
 // EntryTooLargeError reports that an entry has more than MaxEntryBytes of data.
 type EntryTooLargeError struct {
@@ -198,6 +201,21 @@ func (l *log) drain() {
 	idle := l.idle
 	l.mu.Unlock()
 	<-idle
+}
+
+// Sync implements topic.Syncer.
+func (l *log) Sync(context.Context) error {
+	if err := l.store.enter(); err != nil {
+		return err
+	}
+	defer l.store.running.Done()
+	l.mu.Lock()
+	err := l.state
+	l.mu.Unlock()
+	if err == nil {
+		err = l.sync()
+	}
+	return err
 }
 
 // Trim removes the entries before a sequence: their files when all entries of a file are

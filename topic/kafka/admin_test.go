@@ -143,7 +143,7 @@ func TestCreateTopics(t *testing.T) {
 			{kmsg.CreateTopicsRequestTopic{Topic: "far", NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: assigned([]int32{1, 2})}, "INVALID_REPLICA_ASSIGNMENT: there is no broker 2", 0},
 			{kmsg.CreateTopicsRequestTopic{Topic: "gap", NumPartitions: -1, ReplicationFactor: -1, ReplicaAssignment: []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 1, Replicas: []int32{1}}}}, "INVALID_REPLICA_ASSIGNMENT: from 0 on", 0},
 			{kmsg.CreateTopicsRequestTopic{Topic: "both", NumPartitions: 1, ReplicationFactor: 1, ReplicaAssignment: assigned([]int32{1})}, "INVALID_REQUEST: want -1 for both", 0},
-			{kmsg.CreateTopicsRequestTopic{Topic: "compact", NumPartitions: 1, ReplicationFactor: 1, Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "cleanup.policy", Value: text("compact")}}}, "INVALID_CONFIG: Compaction is not supported yet", 0},
+			{kmsg.CreateTopicsRequestTopic{Topic: "compact", NumPartitions: 1, ReplicationFactor: 1, Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "cleanup.policy", Value: text("compacted")}}}, "INVALID_CONFIG: want delete, compact, or both", 0},
 			{kmsg.CreateTopicsRequestTopic{Topic: "null", NumPartitions: 1, ReplicationFactor: 1, Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "retention.ms"}}}, "INVALID_CONFIG: has no value", 0},
 		} {
 			for _, dryRun := range []bool{true, false} {

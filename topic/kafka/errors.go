@@ -42,6 +42,7 @@ var errorKinds = []struct {
 	{topic.ErrNoPreferredLeader, kerr.PreferredLeaderNotAvailable},
 	{topic.ErrHasViews, kerr.PolicyViolation},
 	{topic.ErrView, kerr.PolicyViolation},
+	{topic.ErrCompacted, kerr.PolicyViolation},
 	{topic.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 	{topic.ErrRecordTooLarge, kerr.MessageTooLarge},
 	{topic.ErrInvalidRecord, kerr.InvalidRecord},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
+	"github.com/sluice-project/sluice/topic/compact"
 	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/txn"
 )
@@ -164,6 +165,10 @@ func (e *Export) Inventory(ctx context.Context) (Inventory, error) {
 
 // topic returns a topic's present state, and adds its logs.
 func (e *Export) topic(ctx context.Context, name string, record catalog.Topic, logs map[string]topic.Log) (InventoryTopic, error) {
+	if settings, err := topic.ParseSettings(record.Settings, topic.Config{}); err == nil && settings.Compact {
+		return InventoryTopic{}, fmt.Errorf("%w: topic %s is compacted, and topics of a cluster cannot be yet: set its %s to delete, or delete it",
+			topic.ErrInvalidSetting, name, topic.SettingCleanup)
+	}
 	topic := InventoryTopic{
 		Name: name, ID: record.ID, Source: record.Settings[topic.SettingViewOf],
 		Partitions: len(record.Partitions), Delays: record.Delays, Removals: map[int]int{}, Logs: []InventoryLog{},
@@ -174,11 +179,7 @@ func (e *Export) topic(ctx context.Context, name string, record catalog.Topic, l
 		}
 	}
 	for _, name := range topic.logNames() {
-		var nodes []int32 // the log must exist
-		if !strings.HasPrefix(name, catalog.RecordsPrefix) {
-			nodes = []int32{e.store.Cluster().Node()} // that of delayed records is made when it is first read
-		}
-		log, err := e.store.OpenLog(ctx, name, nodes)
+		log, err := e.open(ctx, name, record)
 		if err != nil {
 			return topic, err
 		}
@@ -190,6 +191,17 @@ func (e *Export) topic(ctx context.Context, name string, record catalog.Topic, l
 		topic.Logs = append(topic.Logs, listed)
 	}
 	return topic, nil
+}
+
+// open opens a log of a topic. That of records must exist, and is read with its clean generation;
+// that of delayed records is made when it is first read.
+func (e *Export) open(ctx context.Context, name string, record catalog.Topic) (topic.Log, error) {
+	for number := range record.Partitions {
+		if names := record.Names(number); names.Records == name {
+			return compact.Open(ctx, e.store, names, nil)
+		}
+	}
+	return e.store.OpenLog(ctx, name, []int32{e.store.Cluster().Node()})
 }
 
 // logNames returns the names of a topic's logs.

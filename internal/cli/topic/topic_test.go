@@ -17,7 +17,7 @@ func TestTopicCommands(t *testing.T) {
 	s.Run("topic create orders")
 	s.Run("topic create 'a b'")
 	s.Run("topic create odd --set retension.ms=5")
-	s.Run("topic create odd --set cleanup.policy=compact")
+	s.Run("topic create odd --set cleanup.policy=compacted")
 	s.Run("topic create odd --replicas 3")
 	s.Run("topic create odd --set retention.ms")
 	s.Run("topic create odd --partitions 0")

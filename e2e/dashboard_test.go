@@ -20,12 +20,16 @@ func TestDashboard(t *testing.T) {
 			viewer := s.token("viewer", access.Viewer)
 			s.as(adminToken, "PUT", "/v1/rooms/shop", `{"mode":"teller","capacity":2}`)
 			s.as(adminToken, "POST", "/v1/actions", `{"id":"invoices","tenant":"acme","type":"mail"}`)
+			s.as(adminToken, "PUT", "/v1/schedules/nightly", `{"cron":"0 3 * * *","time_zone":"Asia/Seoul","tenant":"acme","type":"mail","jobs":[1]}`)
+			s.as(adminToken, "POST", "/v1/jobs", `{"tenant":"acme","type":"mail","payload":1}`)
 			until.True(t, "the topic of events is there", func() bool {
 				a, err := s.do("GET", "/ui/topics", "", nil, "Cookie", "sluice-token="+viewer)
 				return err == nil && strings.Contains(string(a.body), "sluice.bulk.events")
 			})
 			for page, says := range map[string]string{
 				"": "The last hour", "bulk": ">invoices<", "bulk/action?name=invoices": "About the action", "bulk/tenants": "Tenants", "bulk/targets": "Targets",
+				"bulk?tenant=acme": ">invoices<", "bulk?tenant=other": "No such action.", "bulk/streams": ">stream-", "bulk/schedules": ">nightly<", "bulk/schedule?name=nightly": "Asia/Seoul",
+				"bulk/failures": "No job has failed", "bulk/workers": ">echo<",
 				"rooms": ">shop<", "rooms/room?name=shop": "bank teller", "topics": "sluice.bulk.events", "topics/topic?name=sluice.bulk.events": "retention.ms",
 				"topics/groups": "Consumer groups", "cluster": ">alive<", "settings": "admin_token: (hidden)",
 			} {

@@ -77,7 +77,7 @@ func TestReplayAsksWithACount(t *testing.T) {
 		t.Error("an action without failures can be replayed")
 	}
 	says(t, text(t, d, "/ui/act?do=replay_action&name=a00000"), "The failures of action a00000 of tenant acme run again: 3 jobs")
-	says(t, text(t, d, "/ui/act?do=replay_tenant&name=acme"), "those of 2 actions, up to 7 jobs, each in a new action.")
+	says(t, text(t, d, "/ui/act?do=replay_tenant&name=acme"), "Actions: 2. Jobs: up to 7.")
 	f.changed.Next = "a00002"
 	says(t, text(t, d, "/ui/act?do=replay_tenant&name=acme"), "There are more")
 	if w := ask(d, "GET", "/ui/act?do=replay_action&name=a00001", ""); w.Code != http.StatusConflict {

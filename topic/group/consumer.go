@@ -119,7 +119,7 @@ func (g *group) consume(now time.Time, r ConsumerHeartbeat) *Awaited[ConsumerRes
 	if r.Epoch < JoinEpoch {
 		return g.leaveConsumers(now, r)
 	}
-	m, err := g.consumerOf(now, r)
+	m, err := g.consumerOf(r)
 	if err != nil {
 		return settled(ConsumerResult{}, err)
 	}

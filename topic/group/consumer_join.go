@@ -8,9 +8,9 @@ import (
 )
 
 // consumerOf returns the member that sent a heartbeat. A new one is added.
-func (g *group) consumerOf(now time.Time, r ConsumerHeartbeat) (*consumer, error) {
+func (g *group) consumerOf(r ConsumerHeartbeat) (*consumer, error) {
 	if r.Epoch == JoinEpoch {
-		return g.joinConsumers(now, r)
+		return g.joinConsumers(r)
 	}
 	m, err := g.knownConsumer(r)
 	if err != nil {
@@ -48,7 +48,7 @@ func (g *group) knownConsumer(r ConsumerHeartbeat) (*consumer, error) {
 
 // joinConsumers adds a member, or lets one join again that owns nothing any more. A static member takes
 // the place of the one of the same name that is away.
-func (g *group) joinConsumers(now time.Time, r ConsumerHeartbeat) (*consumer, error) {
+func (g *group) joinConsumers(r ConsumerHeartbeat) (*consumer, error) {
 	cs := g.consumers
 	if cs == nil {
 		cs = newConsumers()

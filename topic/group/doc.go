@@ -16,6 +16,10 @@
 //	            └────────── Awaited: answered when durable ◀────────┘
 //	metadata, nodes ─▶ follow.go ─▶ claim.go: slots to load, or to give up
 //
+// Groups have one of two protocols. In the classic one the members assign: join.go, sync.go,
+// rebalance.go. In the consumer protocol (KIP-848) the coordinator does, by a policy of
+// package assign: consumer.go and the other files of that name.
+//
 // # Guarantees
 //
 //   - A commit is acknowledged when it is durable.

@@ -33,11 +33,11 @@ func (gs *Groups) MayCommit(r MemberIdentity) (guard topic.Guard, err error) {
 			return nil
 		}
 		if cs := c.group.consumers; cs != nil {
-			if err := cs.checkEpoch(r); errors.Is(err, ErrStaleEpoch) { // the request knows no such error
-				return fmt.Errorf("%w: %w", ErrIllegalGeneration, err)
-			} else {
-				return err
+			err := cs.checkEpoch(r)
+			if errors.Is(err, ErrStaleEpoch) { // the request knows no such error
+				err = fmt.Errorf("%w: %w", ErrIllegalGeneration, err)
 			}
+			return err
 		}
 		m, err := c.group.checkGeneration(r)
 		if err == nil {

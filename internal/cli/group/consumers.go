@@ -34,8 +34,8 @@ func describeAll(ctx context.Context, c *brokers.Client, names ...string) (kadm.
 		return described, nil
 	}
 	consumers, err := c.Admin.DescribeConsumerGroups(ctx, missing...)
-	if err != nil { //nolint:nilerr // a broker without the consumer protocol has no such groups
-		return described, nil
+	if err != nil {
+		return described, nil //nolint:nilerr // a broker without the consumer protocol has no such groups
 	}
 	for name, group := range consumers {
 		if group.Err == nil {
@@ -67,8 +67,8 @@ func lagOf(ctx context.Context, c *brokers.Client, name string) (kadm.DescribedG
 	}
 	consumers, err := c.Admin.DescribeConsumerGroups(ctx, name)
 	group := consumers[name]
-	if err != nil || group.Err != nil { //nolint:nilerr // a broker without the consumer protocol has no such groups
-		return classic, nil
+	if err != nil || group.Err != nil {
+		return classic, nil //nolint:nilerr // a broker without the consumer protocol has no such groups
 	}
 	lag := kadm.DescribedGroupLag{
 		Group: name, Coordinator: group.Coordinator, State: group.State, ProtocolType: "consumer", Protocol: group.AssignorName,

@@ -195,19 +195,7 @@ func TestCompactionOfTransactions(t *testing.T) {
 		b := startBroker(t, store, topic.Config{})
 		orders := create(t, b, "orders", compacted("delete.retention.ms", "0"))
 		latest := map[string]string{}
-		transact := func(id string, records ...topic.Record) txn.Producer {
-			got, err := b.Transactions().Init(t.Context(), id, 15*time.Minute, nil)
-			if err == nil {
-				err = b.Transactions().AddPartitions(t.Context(), id, got, map[string][]int32{"orders": {0}})
-			}
-			if err == nil {
-				err = trySendOf(t, orders, id, keyed(sender{got.ID, got.Epoch, 0}, true, records...))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			return got
-		}
+		transact := func(id string, records ...topic.Record) txn.Producer { return transacted(t, b, orders, id, records...) }
 		end := func(id string, of txn.Producer, commit bool) {
 			if err := b.Transactions().End(t.Context(), id, of, commit); err != nil {
 				t.Fatal(err)
@@ -255,6 +243,22 @@ func TestCompactionOfTransactions(t *testing.T) {
 			t.Errorf("%+v: a transaction is open after a restart", ends)
 		}
 	})
+}
+
+// transacted begins a transaction with records.
+func transacted(t *testing.T, b *broker.Broker, in *broker.Topic, id string, records ...topic.Record) txn.Producer {
+	t.Helper()
+	got, err := b.Transactions().Init(t.Context(), id, 15*time.Minute, nil)
+	if err == nil {
+		err = b.Transactions().AddPartitions(t.Context(), id, got, map[string][]int32{in.Name(): {0}})
+	}
+	if err == nil {
+		err = trySendOf(t, in, id, keyed(sender{got.ID, got.Epoch, 0}, true, records...))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
 }
 
 // controls counts the markers of a partition.
@@ -370,6 +374,22 @@ func TestCompactionAndRetention(t *testing.T) {
 			stopBroker(t, b)
 			b = startBroker(t, store.Reopen(), topic.Config{})
 			orders, _ = b.Topic("orders")
+		}
+	})
+}
+
+func TestAClusterRefusesCompaction(t *testing.T) {
+	inCluster(t, topic.Config{}, []string{"", "", ""}, func(t *testing.T, p *placed) {
+		b := p.brokers[1]
+		if _, err := b.Create(t.Context(), topic.Spec{Name: "prices", Settings: compacted()}, false); !errors.Is(err, topic.ErrInvalidSetting) {
+			t.Errorf("a compacted topic is made: %v", err)
+		}
+		if _, err := b.Create(t.Context(), topic.Spec{Name: "orders"}, false); err != nil {
+			t.Fatal(err)
+		}
+		policy := "compact,delete"
+		if err := b.Alter(t.Context(), "orders", map[string]*string{"cleanup.policy": &policy}, false, false); !errors.Is(err, topic.ErrInvalidSetting) {
+			t.Errorf("a topic becomes compacted: %v", err)
 		}
 	})
 }

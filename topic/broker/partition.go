@@ -25,8 +25,8 @@ type Partition struct {
 	index index
 
 	// compacting is held while the log is compacted, removing while its oldest entries are
-	// removed or replaced, or its ends are being read. Who looks for an entry and then reads it
-	// holds reading, since compaction gives entries other sequences.
+	// removed or replaced, or its ends are being read. A reader that looks for an entry and then reads
+	// it holds reading, since compaction gives entries other sequences.
 	compacting, removing sync.Mutex
 	reading              sync.RWMutex
 

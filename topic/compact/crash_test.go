@@ -123,9 +123,9 @@ func compactOnce(t *testing.T, log *compact.Log, u *update, now int64, committed
 	must(log.Settle(t.Context()))
 }
 
-// The power fails before each write, sync, rename and removal of two compactions. What is there
-// afterwards is a log whose keys have the values that they had at its end, and goes on; what was durable
-// before is there.
+// The power fails before each write, sync, rename and removal of two compactions. Afterwards
+// there is a log whose keys have the values that they had at its end, with everything that was durable, and
+// it takes appends.
 func TestPowerCutAtEachWrite(t *testing.T) {
 	t.Parallel()
 	for name, interval := range map[string]time.Duration{"synced": 0, "at intervals": time.Hour} {

@@ -43,7 +43,7 @@ type Log struct {
 	names     catalog.Names
 	clean     atomic.Pointer[generation]
 
-	// What follows is for the one caller of Begin, Commit, Use and Settle.
+	// The one caller of Begin, Commit, Use and Settle owns the rest.
 	record   Record
 	revision uint64
 	settled  bool

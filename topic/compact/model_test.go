@@ -288,7 +288,7 @@ func compactInto(t *rapid.T, w *writer, before []topic.Entry, last topic.Entry, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What follows is appended with the marks of a log that has that many bytes less.
+	// The rest is appended with the marks of a log that has that many bytes less.
 	less := pass.Last.Bytes - bytes
 	for _, e := range before {
 		if e.Sequence > pass.LastSequence {

@@ -53,7 +53,7 @@ var arguments = map[string]names{
 	"bulk ID":       served("/v1/actions", "actions", "id"),
 	"cluster NODE":  served("/v1/cluster", "nodes", "id"),
 	"group GROUP":   groups,
-	"room NAME":     served("/v1/rooms", "rooms", "name"),
+	"room NAME":     served("/v1/rooms", "rooms", "room"),
 	"schedule NAME": served("/v1/schedules", "schedules", "name"),
 	"token NAME":    served("/v1/tokens", "tokens", "name"),
 	"topic NAME":    topics,
@@ -122,7 +122,9 @@ func served(path, list, member string) names {
 		}
 		var all []string
 		for _, object := range objects {
-			all = append(all, fmt.Sprint(object[member]))
+			if name, has := object[member]; has {
+				all = append(all, fmt.Sprint(name))
+			}
 		}
 		return all, nil
 	}

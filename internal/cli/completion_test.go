@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"fmt"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,8 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	accessapi "github.com/sluice-project/sluice/access/api"
+	"github.com/sluice-project/sluice/bulk/api/wire"
 	"github.com/sluice-project/sluice/internal/cli/clitest"
 	"github.com/sluice-project/sluice/internal/cli/topic"
+	topicapi "github.com/sluice-project/sluice/topic/api"
 )
 
 // Completion offers the words of a flag.
@@ -42,15 +45,17 @@ func completed(t *testing.T, line string) string {
 
 // Completion offers what the server has.
 func TestCompletionOffersNames(t *testing.T) {
-	answers := map[string]string{
-		"/v1/actions":   `{"actions":[{"id":"a1"},{"id":"a2"}]}`,
-		"/v1/cluster":   `{"node":1,"nodes":[{"id":1},{"id":2}]}`,
-		"/v1/rooms":     `{"rooms":[{"name":"fair"},{"name":"shop"}]}`,
-		"/v1/schedules": `{"schedules":[{"name":"nightly"}]}`,
-		"/v1/tokens":    `{"tokens":[{"name":"ci"}]}`,
+	answers := map[string]any{
+		"/v1/actions":   wire.Actions{Actions: []wire.Action{{ID: "a1"}, {ID: "a2"}}},
+		"/v1/cluster":   topicapi.Cluster{Node: 1, Nodes: []topicapi.Node{{ID: 1}, {ID: 2}}},
+		"/v1/rooms":     json.RawMessage(`{"rooms":[{"room":"fair"},{"room":"shop"}]}`),
+		"/v1/schedules": wire.Schedules{Schedules: []wire.Schedule{{Name: "nightly"}}},
+		"/v1/tokens":    accessapi.Tokens{Tokens: []accessapi.Token{{Name: "ci"}}},
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, answers[r.URL.Path])
+		if err := json.NewEncoder(w).Encode(answers[r.URL.Path]); err != nil {
+			t.Error(err)
+		}
 	}))
 	t.Cleanup(server.Close)
 	brokers := clitest.NewSession(t, topic.Command)

@@ -30,7 +30,7 @@ visitors every --interval, each for --stay.`,
   sluice room show shop --watch`,
 	}
 	command.AddCommand(
-		newCreateCommand(), newListCommand(), newShowCommand(),
+		newCreateCommand(), newAlterCommand(), newListCommand(), newShowCommand(),
 		newStateCommand("pause", "Admit no visitor until the room is resumed; visitors may still join the line", (*session).Pause),
 		newStateCommand("sold-out", "Close the room until it is resumed, because there is nothing left: all who wait are told so", (*session).SoldOut),
 		newStateCommand("resume", "Admit visitors again", (*session).Resume),

@@ -114,7 +114,7 @@ func TestRoomCommands(t *testing.T) {
 		"create shop --capacity 200 --pass-ttl 5m --route /checkout/* --bypass /about --opens-at 2030-01-31T09:00:00Z --method lottery",
 		"create fair --batch 500 --interval 1m --stay 15m", "create fair --batch 500 --interval 1m --stay 15m --json",
 		"create shop --file FILE", "create shop --file FILE --capacity 7", "create shop --file /nowhere", "create shop", "create shop --capacity 0",
-		"create shop --capacity many", "pause shop", "pause shop --json", "pause nosuch", "sold-out shop", "resume shop",
+		"create shop --capacity many", "alter shop --capacity 400 --renewals 3", "alter shop", "alter nosuch --capacity 4", "alter shop --capacity 0", "pause shop", "pause shop --json", "pause nosuch", "sold-out shop", "resume shop",
 		"revoke shop", "revoke shop --visitor alice", "revoke shop --ticket T", "revoke shop --visitor a --ticket b", "revoke shop --json",
 		"codes shop --lane vip --count 2 --until 2030-12-24T20:00:00Z", "codes shop --count 2 --until 2030-12-24T20:00:00Z --json", "codes shop --count 2", "codes shop --void", "codes shop --void --count 2",
 		"delete shop", "delete shop --json", "delete nosuch", "rotate-keys", "rotate-keys --json", "rotate-keys --revoke-old",

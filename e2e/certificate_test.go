@@ -175,7 +175,11 @@ func (s *certified) endsStreams(shown certtest.Files, do func()) {
 	}
 	request.Header.Set("Authorization", "Bearer "+adminToken)
 	request.Header.Set("Content-Type", "application/json")
-	if response, err := admin.Do(request); err != nil || response.StatusCode >= http.StatusBadRequest {
+	response, err := admin.Do(request)
+	if err == nil {
+		err = response.Body.Close()
+	}
+	if err != nil || response.StatusCode >= http.StatusBadRequest {
 		s.t.Fatal(response, err)
 	}
 	watch, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "https://"+s.addr+"/v1/actions/a/watch", http.NoBody)

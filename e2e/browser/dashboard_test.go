@@ -237,8 +237,8 @@ func TestDashboardRefreshesAndActs(t *testing.T) {
 	if !evaluate[bool](v, "window.kept === true") {
 		t.Error("the page was loaded again")
 	}
-	v.act(`location.pathname === "/ui/act" && document.querySelector("form button") !== null`, enter(`a[href*="pause_room"]`))
-	v.act(`location.pathname === "/ui/rooms/room"`, enter("form button"))
+	v.act(`location.pathname === "/ui/act" && document.querySelector("form.confirm button") !== null`, enter(`a[href*="pause_room"]`))
+	v.act(`location.pathname === "/ui/rooms/room"`, enter("form.confirm button"))
 	v.see(".pill", "paused")
 
 	v.run(chromedp.Navigate(p.url+"/ui/"), chromedp.WaitVisible(chromedp.CSS("figure summary")))

@@ -40,7 +40,7 @@ func Load() (map[string]Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() // It is only read.
+	defer func() { _ = file.Close() }() // it is only read
 	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return nil, err

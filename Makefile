@@ -40,6 +40,8 @@ VIRTUAL := $(addprefix $(MODULE)/,topic/natsstore bulk bulk/storetest room room/
 BINARY := $(addprefix $(MODULE)/,deploy e2e e2e/cluster tidy)
 # The other packages. Those that wait the longest begin first.
 WAITING := $(addprefix $(MODULE)/,bulk/redisstore room/redisstore)
+# Their tests that kill servers run with the race detector only.
+KILLED := $(addprefix $(MODULE)/,e2e e2e/cluster)
 # With SLUICE_LONG=1, and without the race detector, whose size is the short one.
 LONG := $(BINARY) $(WAITING) $(addprefix $(MODULE)/,bulk/pebblestore room/pebblestore) $(VIRTUAL)
 OTHERS = $(WAITING) $(filter-out $(VIRTUAL) $(BINARY) $(WAITING),$(shell go list ./...))
@@ -89,7 +91,8 @@ test-all: need-all lint ## Lint, and every test: race detector, all sizes, clust
 # The longer tests wait half of the time, and leave the processor to others.
 .PHONY: test-long
 test-long:
-	SLUICE_LONG=1 go test -count=1 -tags $(ALL_TAGS) -p 3 -parallel 5 -timeout 60m $(LONG)
+	SLUICE_LONG=1 go test -count=1 -tags $(ALL_TAGS) -p 3 -parallel 5 -timeout 60m $(filter-out $(KILLED),$(LONG))
+	SLUICE_LONG=1 go test -count=1 -tags $(ALL_TAGS) -p 1 -parallel 5 -timeout 60m -skip 'Kill' ./e2e ./e2e/cluster
 	go test -race -count=1 -tags $(ALL_TAGS) -p 1 -parallel 5 -timeout 60m -run 'Kill' ./e2e ./e2e/cluster
 
 .PHONY: test-beside

@@ -44,7 +44,7 @@ type endedWait struct {
 
 // see takes the place that a visitor was told.
 func (w *waited) see(p *Place) {
-	if p.Number&w.skip.Load() != 0 {
+	if p.Number&w.skip.Load() != 0 || !p.New && p.State == Waiting { // who still waits tells nothing
 		return
 	}
 	w.mu.Lock()

@@ -35,26 +35,13 @@ func mayChange(ctx context.Context, tenant string) error {
 	return edge.Refuse(http.StatusForbidden, wire.CodeForbidden, fmt.Sprintf("the token %s is not for the tenant %q: name one that it is for", access.From(ctx).Name, tenant))
 }
 
-// hide returns a cursor as the sender gets it: those who have some tenants only cannot read it, as it may name an
-// action of others.
+// hide is [edge.HideCursor], and reveal [edge.RevealCursor], for those who have some tenants only.
 func hide(ctx context.Context, cursor *string) *string {
-	if cursor == nil || *cursor == "" || !limited(ctx) {
-		return cursor
-	}
-	hidden := access.From(ctx).Seal(*cursor)
-	return &hidden
+	return edge.HideCursor(ctx, limited(ctx), cursor)
 }
 
-// reveal returns the cursor of the sender as hide got it.
 func reveal(ctx context.Context, cursor string) (string, error) {
-	if cursor == "" || !limited(ctx) {
-		return cursor, nil
-	}
-	text, err := access.From(ctx).Open(cursor)
-	if err != nil {
-		return "", edge.Invalid("after", "want the next of the page before")
-	}
-	return text, nil
+	return edge.RevealCursor(ctx, limited(ctx), cursor)
 }
 
 // reach returns bulk.ErrNotFound for an action beyond the limits.

@@ -69,16 +69,13 @@ var makers = []string{"create", "set"}
 
 // completeNames makes completion offer names, for a command and all below it.
 func completeNames(command *cobra.Command) {
-	if words := strings.Fields(command.Use); len(words) > 1 && !slices.Contains(makers, words[0]) {
-		word, several := strings.CutSuffix(words[1], "...")
-		word, _, _ = strings.Cut(word, "[")
-		if list := arguments[command.Parent().Name()+" "+word]; list != nil {
-			command.ValidArgsFunction = func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-				if len(args) > 0 && !several {
-					return nil, cobra.ShellCompDirectiveDefault
-				}
-				return list.complete(command, args)
+	kind, several := kindOf(command)
+	if list := arguments[kind]; list != nil {
+		command.ValidArgsFunction = func(command *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 && !several {
+				return nil, cobra.ShellCompDirectiveDefault
 			}
+			return list.complete(command, args)
 		}
 	}
 	for flag, list := range flagNames {
@@ -91,6 +88,18 @@ func completeNames(command *cobra.Command) {
 	for _, sub := range command.Commands() {
 		completeNames(sub)
 	}
+}
+
+// kindOf returns the kind of a command's first argument, a key of arguments, and whether it takes several; "" if there
+// is none, or it is not there yet.
+func kindOf(command *cobra.Command) (kind string, several bool) {
+	words := strings.Fields(command.Use)
+	if len(words) < 2 || slices.Contains(makers, words[0]) {
+		return "", false
+	}
+	word, several := strings.CutSuffix(words[1], "...")
+	word, _, _ = strings.Cut(word, "[")
+	return command.Parent().Name() + " " + word, several
 }
 
 // complete returns the names without those that were given. Without a server there is nothing to offer.

@@ -98,11 +98,8 @@ func TestArgumentsAreThoseOfUsages(t *testing.T) {
 	var count func(command *cobra.Command)
 	seen := map[string]bool{}
 	count = func(command *cobra.Command) {
-		if words := strings.Fields(command.Use); len(words) > 1 {
-			word, _, _ := strings.Cut(strings.TrimSuffix(words[1], "..."), "[")
-			if kind := command.Parent().Name() + " " + word; arguments[kind] != nil {
-				seen[kind] = true
-			}
+		if kind, _ := kindOf(command); arguments[kind] != nil {
+			seen[kind] = true
 		}
 		for _, sub := range command.Commands() {
 			count(sub)

@@ -73,12 +73,11 @@ func (s *server) listRooms(e *edge.Exchange) error {
 	case limit < 0:
 		limit = MaxPage
 	}
-	sender, after := access.From(e.R.Context()), e.Query("after")
-	hidden := sender != nil && len(sender.Rooms) > 0 // the cursors, which name rooms that the sender may not see
-	if hidden && after != "" {
-		if after, err = sender.Open(after); err != nil {
-			return edge.Invalid("after", "want the next of the page before")
-		}
+	sender := access.From(e.R.Context())
+	limited := sender != nil && len(sender.Rooms) > 0
+	after, err := edge.RevealCursor(e.R.Context(), limited, e.Query("after"))
+	if err != nil {
+		return err
 	}
 	views, more, err := s.engine.Rooms(e.R.Context(), after, int(limit))
 	if err != nil {
@@ -91,11 +90,7 @@ func (s *server) listRooms(e *edge.Exchange) error {
 		}
 	}
 	if n := len(views); more && n > 0 {
-		next := views[n-1].Room.Name
-		if hidden {
-			next = sender.Seal(next)
-		}
-		list.Next = &next
+		list.Next = edge.HideCursor(e.R.Context(), limited, &views[n-1].Room.Name)
 	}
 	return e.AnswerValue(http.StatusOK, list)
 }

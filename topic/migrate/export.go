@@ -178,8 +178,13 @@ func (e *Export) topic(ctx context.Context, name string, record catalog.Topic, l
 			topic.Removals[number] = times
 		}
 	}
+	records := map[string]catalog.Names{} // by the log of records
+	for number := range record.Partitions {
+		names := record.Names(number)
+		records[names.Records] = names
+	}
 	for _, name := range topic.logNames() {
-		log, err := e.open(ctx, name, record)
+		log, err := e.open(ctx, name, records)
 		if err != nil {
 			return topic, err
 		}
@@ -195,11 +200,9 @@ func (e *Export) topic(ctx context.Context, name string, record catalog.Topic, l
 
 // open opens a log of a topic. That of records must exist, and is read with its clean generation;
 // that of delayed records is made when it is first read.
-func (e *Export) open(ctx context.Context, name string, record catalog.Topic) (topic.Log, error) {
-	for number := range record.Partitions {
-		if names := record.Names(number); names.Records == name {
-			return compact.Open(ctx, e.store, names, nil)
-		}
+func (e *Export) open(ctx context.Context, name string, records map[string]catalog.Names) (topic.Log, error) {
+	if names, found := records[name]; found {
+		return compact.Open(ctx, e.store, names, nil)
 	}
 	return e.store.OpenLog(ctx, name, []int32{e.store.Cluster().Node()})
 }

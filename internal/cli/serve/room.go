@@ -91,13 +91,13 @@ func openPublic(settings *config.Config, server *ops.Server, secure *security, c
 	if settings.Public == config.Off {
 		return nil
 	}
-	config := secure.config
-	if config != nil { // visitors have no certificates
-		config = config.Clone()
-		config.ClientAuth, config.GetConfigForClient = tls.NoClientCert, nil
+	own := secure.config
+	if own != nil { // visitors have no certificates
+		own = own.Clone()
+		own.ClientAuth, own.GetConfigForClient = tls.NoClientCert, nil
 	}
 	return []lifecycle.Service{server.NewPublic(ops.Options{
-		Addr: settings.Public, Name: "public", Hosts: []string{ops.AnyHost}, TLS: config, Connections: connections, Logger: log,
+		Addr: settings.Public, Name: "public", Hosts: []string{ops.AnyHost}, TLS: own, Connections: connections, Logger: log,
 	})}
 }
 

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	binary, scenarios = filepath.Join(dir, "sluice"), filepath.Join(dir, "scenarios")
 	for path, of := range map[string]string{binary: "./cmd/sluice", scenarios: "./sdk/go"} {
-		if out, err := exec.Command("go", "build", "-C", "../..", "-o", path, of).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-C", "../..", "-ldflags=-s", "-o", path, of).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", of, err, out)
 			os.Exit(1)
 		}

@@ -44,7 +44,7 @@ func TestHall(t *testing.T) {
 	if err != nil || namesOf(asked) != everybody {
 		t.Fatalf("positions of %s: %v", namesOf(asked), err)
 	}
-	joined, err := h.Joins(t.Context(), 200*time.Millisecond)
+	joined, err := h.Joins(t.Context(), 10, 200*time.Millisecond)
 	if err != nil || namesOf(joined) != everybody {
 		t.Fatalf("joins of %s: %v", namesOf(joined), err)
 	}

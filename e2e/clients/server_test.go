@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -101,7 +102,7 @@ func startNode(t *testing.T, args ...string) (await func(), api, kafka string) {
 	return func() {
 		t.Helper()
 		eventually(t, "the server is ready", func() bool { return ready("http://" + api + "/readyz") })
-		if len(args) == 0 || nodes() == 1 {
+		if !slices.Contains(args, "--cluster") {
 			return
 		}
 		eventually(t, "the node knows all", func() bool { return strings.Count(get(t, "http://"+api+"/v1/cluster"), `"alive":true`) == nodes() })

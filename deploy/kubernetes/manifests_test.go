@@ -235,7 +235,7 @@ func portsOf(m manifests, container core.Container) []intstr.IntOrString {
 	return ports
 }
 
-// What cannot work is refused with what is missing.
+// Values that cannot work are refused, and the error names the one that is missing.
 func TestRefused(t *testing.T) {
 	for given, want := range map[string]string{
 		"nodes: 2":                         "nodes",

@@ -86,6 +86,8 @@ var requests = map[int16]Right{
 	45: ManageCluster, // AlterPartitionReassignments
 	46: ReadCluster,   // ListPartitionReassignments
 	47: Consume,       // OffsetDelete
+	50: ManageAccess,  // DescribeUserScramCredentials
+	51: ManageAccess,  // AlterUserScramCredentials
 	60: Known,         // DescribeCluster
 	61: ReadTopics,    // DescribeProducers
 	65: ReadTopics,    // DescribeTransactions

@@ -102,9 +102,12 @@ var resourceNames = map[auth.Resource]string{auth.Cluster: "cluster", auth.Topic
 const followedMost = 64
 
 // allowed remembers, for the trail, that the request may use a resource.
-func (c *call) allowed(of auth.Resource, name string) {
+func (c *call) allowed(of auth.Resource, name string) { c.about(resourceNames[of], name) }
+
+// about remembers, for the trail, what the request is about.
+func (c *call) about(kind, name string) {
 	if x := c.exchange; x != nil && x.followed && len(x.allowed) < followedMost {
-		x.allowed = append(x.allowed, resourceNames[of]+name)
+		x.allowed = append(x.allowed, kind+name)
 	}
 }
 

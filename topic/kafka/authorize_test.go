@@ -54,6 +54,8 @@ var needs = map[int16][]auth.Resource{
 	45: {auth.Cluster},
 	46: {auth.Cluster},
 	47: {auth.Topic, auth.Group},
+	50: {auth.Cluster},
+	51: {auth.Cluster},
 	60: {},
 	61: {auth.Topic},
 	65: {auth.Transaction},

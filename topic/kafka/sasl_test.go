@@ -56,12 +56,13 @@ func (a *account) May(request int16, of auth.Resource, name string) bool {
 
 // accounts are Accounts in memory.
 type accounts struct {
+	auth.Manager
 	mu     sync.Mutex
 	byName map[string]*account
 }
 
 func newAccounts(names ...string) *accounts {
-	all := &accounts{byName: map[string]*account{}}
+	all := &accounts{Manager: &manager{}, byName: map[string]*account{}}
 	for _, name := range names {
 		all.add(&account{name: name})
 	}

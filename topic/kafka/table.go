@@ -69,6 +69,8 @@ var requests = []request{
 	on(0, 1, (*Server).alterPartitionAssignments),
 	on(0, 0, (*Server).listPartitionReassignments),
 	on(0, 0, (*Server).offsetDelete),
+	on(0, 0, (*Server).describeUserSCRAMCredentials),
+	on(0, 0, (*Server).alterUserSCRAMCredentials),
 	on(0, 2, (*Server).describeCluster),
 	on(0, 0, (*Server).describeProducers),
 	on(0, 0, (*Server).describeTransactions),

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Accounts knows who may connect. All its methods are fast: they do no I/O. The texts of its errors
-// are sent to clients.
+// Accounts knows who may connect. All its methods but those of Manager are fast: they do no I/O. The texts of its
+// errors are sent to clients.
 type Accounts interface {
 	// Secret returns the account that a secret belongs to.
 	Secret(secret string) (Principal, error)
@@ -17,6 +17,7 @@ type Accounts interface {
 	// the same ones, whose secret nobody knows. The client learns the error only if it proves to
 	// know the secret, and so cannot find out which names exist.
 	Scram(mechanism, name string) (Principal, ScramKeys, error)
+	Manager
 }
 
 // Principal is an account that a client has proved to be.

@@ -69,10 +69,11 @@ type snapshot struct {
 	version string
 	byHash  map[hash]*record
 	byName  map[string]*record
+	judged  judged
 }
 
 func newSnapshot(d *document, version string) *snapshot {
-	s := &snapshot{document: d, version: version, byHash: map[hash]*record{}, byName: map[string]*record{}}
+	s := &snapshot{document: d, version: version, byHash: map[hash]*record{}, byName: map[string]*record{}, judged: newJudged(d.ACLs)}
 	for i := range d.Tokens {
 		r := &d.Tokens[i]
 		s.byHash[r.hash], s.byName[r.Name] = r, r

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// The versions of the document. Releases that know only the first would lose users when they change a token.
+// The versions of the document. Releases that know only the first would lose the others when they change a token.
 const (
 	formatTokens = 1 // tokens alone
-	format       = 2 // users too
+	format       = 2 // users and ACLs too
 )
 
-// ErrFull means that there are as many tokens and users as there may be.
-var ErrFull = errors.New("access: there is no place for more: revoke tokens, or remove users, that are not needed")
+// ErrFull means that there are as many tokens, users or ACLs as there may be.
+var ErrFull = errors.New("access: there is no place for more: revoke tokens, or remove users or access lists, that are not needed")
 
 // document is all that access keeps.
 type document struct {
@@ -24,6 +24,8 @@ type document struct {
 	Tokens []record `json:"tokens"`
 	// Users have credentials of SCRAM and no token, by their names.
 	Users map[string]credentials `json:"users,omitempty"`
+	// ACLs are in the order of their creation, each once.
+	ACLs []ACL `json:"acls,omitempty"`
 }
 
 // credentials are those of a user, by their mechanisms.
@@ -35,7 +37,7 @@ func (d *document) clone() *document {
 	for name, of := range d.Users {
 		users[name] = maps.Clone(of)
 	}
-	return &document{Tokens: slices.Clone(d.Tokens), Users: users}
+	return &document{Tokens: slices.Clone(d.Tokens), Users: users, ACLs: slices.Clone(d.ACLs)}
 }
 
 // decode reads a document; nil is an empty one.
@@ -80,11 +82,11 @@ func Summarize(text []byte, now time.Time) (Summary, error) {
 // encode writes a document.
 func (d *document) encode() ([]byte, error) {
 	d.Format = formatTokens
-	if len(d.Users) > 0 {
+	if len(d.Users) > 0 || len(d.ACLs) > 0 {
 		d.Format = format
 	}
 	text, err := json.Marshal(d)
-	if err == nil && (len(text) > MaxDocument || len(d.Tokens)+len(d.Users) > MaxTokens) {
+	if err == nil && (len(text) > MaxDocument || len(d.Tokens)+len(d.Users) > MaxTokens || len(d.ACLs) > MaxACLs) {
 		err = ErrFull
 	}
 	return text, err

@@ -115,10 +115,7 @@ func (a *Accounts) ChangeUsers(ctx context.Context, changes []ScramChange) (refu
 		}
 		return nil
 	})
-	if errors.Is(err, errNothing) {
-		err = nil
-	}
-	return refused, err
+	return refused, ignoreNothing(err)
 }
 
 // changeUser returns the credentials of a user after changes.

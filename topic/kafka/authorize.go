@@ -37,7 +37,7 @@ func (c *call) authorize(of auth.Resource, name string) error {
 // may reports whether the client may send a kind of request for a resource. It is for lists, which leave out what the
 // client may not see: that is no refusal.
 func (c *call) may(request int16, of auth.Resource, name string) bool {
-	return c.principal == nil || c.principal.May(request, of, name)
+	return c.principal == nil || c.principal.May(c.host, request, of, name)
 }
 
 // topic returns a topic that the request is allowed for. Reading a view is reading its source.

@@ -50,7 +50,7 @@ func (a *account) Valid() bool {
 	return a.of.byName[a.name] == a && (a.expires.IsZero() || time.Now().Before(a.expires))
 }
 
-func (a *account) May(request int16, of auth.Resource, name string) bool {
+func (a *account) May(_ string, request int16, of auth.Resource, name string) bool {
 	return a.may == nil || a.may(request, of, name)
 }
 

@@ -19,8 +19,8 @@ import (
 
 // manager is a Manager that has some users, and refuses some changes.
 type manager struct {
-	auth.Manager
 	changed []string
+	acls    []auth.ACL
 }
 
 func (m *manager) Users() []auth.ScramUser {

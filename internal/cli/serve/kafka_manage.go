@@ -48,3 +48,43 @@ func (a *kafkaAccounts) ChangeUsers(ctx context.Context, changes []auth.ScramCha
 	}
 	return refused, managed(err)
 }
+
+// ACLs implements auth.Manager.
+func (a *kafkaAccounts) ACLs(filter auth.ACLFilter) []auth.ACL {
+	return kafkaACLs(a.Accounts.ACLs(access.ACLFilter(filter)))
+}
+
+func kafkaACLs(all []access.ACL) []auth.ACL {
+	converted := make([]auth.ACL, len(all))
+	for i, l := range all {
+		converted[i] = auth.ACL(l)
+	}
+	return converted
+}
+
+// CreateACLs implements auth.Manager.
+func (a *kafkaAccounts) CreateACLs(ctx context.Context, all []auth.ACL) ([]error, error) {
+	wanted := make([]access.ACL, len(all))
+	for i, l := range all {
+		wanted[i] = access.ACL(l)
+	}
+	refused, err := a.Accounts.CreateACLs(ctx, wanted)
+	for i, why := range refused {
+		refused[i] = managed(why)
+	}
+	return refused, managed(err)
+}
+
+// DeleteACLs implements auth.Manager.
+func (a *kafkaAccounts) DeleteACLs(ctx context.Context, filters []auth.ACLFilter) ([][]auth.ACL, error) {
+	wanted := make([]access.ACLFilter, len(filters))
+	for i, filter := range filters {
+		wanted[i] = access.ACLFilter(filter)
+	}
+	found, err := a.Accounts.DeleteACLs(ctx, wanted)
+	removed := make([][]auth.ACL, len(found))
+	for i, of := range found {
+		removed[i] = kafkaACLs(of)
+	}
+	return removed, managed(err)
+}

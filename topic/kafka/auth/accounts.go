@@ -28,9 +28,9 @@ type Principal interface {
 	Expires() time.Time
 	// Valid reports whether the account still exists and has not expired.
 	Valid() bool
-	// May reports whether requests of a kind, by its number in the protocol, are allowed for a
-	// resource of that name.
-	May(request int16, of Resource, name string) bool
+	// May reports whether requests of a kind, by its number in the protocol, are allowed from a host,
+	// an address, for a resource of that name.
+	May(host string, request int16, of Resource, name string) bool
 }
 
 // Resource is a kind of thing that requests are about.

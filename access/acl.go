@@ -14,11 +14,13 @@ const MaxACLs = 2000
 
 // The words of ACLs: those of Kafka's access lists, in lower case.
 const (
-	// Allow and Deny are the permissions.
-	Allow, Deny = "allow", "deny"
+	// Allow is the permission of an ACL that adds to roles, Deny that of one that takes away.
+	Allow = "allow"
+	Deny  = "deny"
 	// Literal ACLs are for the resource of their name, or for all with the name Every; Prefixed ones for those whose names
 	// begin with theirs.
-	Literal, Prefixed = "literal", "prefixed"
+	Literal  = "literal"
+	Prefixed = "prefixed"
 	// Match, in a filter, finds all ACLs that count for a resource of the name.
 	Match = "match"
 	// Every is each name, and each host.

@@ -125,9 +125,9 @@ func TestACLsThatCannotBeAreRefused(t *testing.T) {
 func FuzzACL(f *testing.F) {
 	f.Add("topic", access.Literal, "orders", "User:till", "::ffff:10.0.0.1", "write", access.Allow)
 	f.Add("cluster", access.Literal, access.ClusterName, "User:*", "*", "all", access.Deny)
+	accounts := open(f, &storetest.Memory{}, nil)
 	f.Fuzz(func(t *testing.T, resource, pattern, name, principal, host, operation, permission string) {
-		store := &storetest.Memory{}
-		accounts := open(t, store, nil)
+		replace(t, accounts)
 		l := access.ACL{Resource: resource, Pattern: pattern, Name: name, Principal: principal, Host: host, Operation: operation, Permission: permission}
 		refused, err := accounts.CreateACLs(t.Context(), []access.ACL{l})
 		if err != nil {
@@ -136,7 +136,7 @@ func FuzzACL(f *testing.F) {
 		if refused[0] != nil {
 			return
 		}
-		found := open(t, store, nil).ACLs(access.ACLFilter{
+		found := accounts.ACLs(access.ACLFilter{
 			Resource: resource, Pattern: pattern, Name: &name, Principal: &principal, Host: &host, Operation: operation, Permission: permission,
 		})
 		if len(found) != 1 || found[0].Name != name || found[0].Principal != principal {

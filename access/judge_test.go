@@ -120,9 +120,9 @@ func TestOperationsOfACLs(t *testing.T) {
 
 func answers(t *testing.T, questions []question) {
 	t.Helper()
+	accounts := open(t, &storetest.Memory{}, nil)
 	for _, test := range questions {
-		accounts := open(t, &storetest.Memory{}, nil)
-		create(t, accounts, test.acls...)
+		replace(t, accounts, test.acls...)
 		if got := accounts.MayRequest(&test.who, here, test.key, test.of, test.name); got != test.want {
 			t.Errorf("%s with roles %v and %v: request %d of %s %q is %v, want %v", test.who.Name, test.who.Roles, test.acls, test.key, test.of, test.name, got, test.want)
 		}
@@ -142,6 +142,15 @@ func create(t testing.TB, accounts *access.Accounts, all ...access.ACL) {
 	}
 }
 
+// replace removes all ACLs, and creates others.
+func replace(t testing.TB, accounts *access.Accounts, all ...access.ACL) {
+	t.Helper()
+	if _, err := accounts.DeleteACLs(t.Context(), []access.ACLFilter{{}}); err != nil {
+		t.Fatal(err)
+	}
+	create(t, accounts, all...)
+}
+
 var drawACL = rapid.Custom(func(t *rapid.T) access.ACL {
 	pick := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
 	return acl(pick("permission", access.Allow, access.Deny), pick("principal", "till", "*", "other"), pick("operation", "all", "read", "write", "describe"),
@@ -152,11 +161,11 @@ var drawACL = rapid.Custom(func(t *rapid.T) access.ACL {
 func TestACLsOnlyAddOrTakeAway(t *testing.T) {
 	defer rapidtest.Checks(50, 500)()
 	who := &access.Principal{Name: "till", Roles: []access.Role{access.Producer}, Topics: []string{"a"}}
+	accounts := open(t, &storetest.Memory{}, nil)
 	rapid.Check(t, func(rt *rapid.T) {
 		all := rapid.SliceOfN(drawACL, 1, 6).Draw(rt, "ACLs")
 		may := func(all []access.ACL) (answers [9]bool) {
-			accounts := open(t, &storetest.Memory{}, nil)
-			create(t, accounts, all...)
+			replace(t, accounts, all...)
 			for i := range answers {
 				answers[i] = accounts.MayRequest(who, "10.0.0.1", []int16{produce, fetch, metadata}[i%3], access.Topic, []string{"a", "ab", "sluice.a"}[i/3])
 			}

@@ -18,7 +18,7 @@ type refusal string
 func (r refusal) Error() string { return string(r) }
 
 // call sends a command on a connection of its own, as the server's account, and returns its answer:
-// the elements of a list, with those of lists within it, or one string. What is null is "". An
+// the elements of a list, with those of lists within it, or one string. A null is "". An
 // error is a refusal, or that nothing was answered within limit.
 func (s *Server) call(limit time.Duration, args ...string) (answer []string, err error) {
 	connection, err := s.dial(limit)

@@ -49,7 +49,7 @@ REPLICATED := Sarama|KafkaGo|KafkaJS|Librdkafka|Python
 LONG := $(BINARY) $(WAITING) $(addprefix $(MODULE)/,bulk/pebblestore room/pebblestore topic/filestore topic/natsstore topic/compact \
 	bulk/storetest room/storetest topic/storetest)
 SIZED := $(addprefix $(MODULE)/,access room sim topic/broker topic/group)
-SIZED_TESTS := Model|Agree|Promises|AutoF|TenMillion|Throttling
+SIZED_TESTS := Model|Agree|OnlyAdd|Promises|AutoF|TenMillion|Throttling
 OTHERS = $(WAITING) $(filter-out $(VIRTUAL) $(BINARY) $(WAITING),$(shell go list ./...))
 
 # The first run compiles it for some minutes. It runs the lister of modules in dist/, which is no

@@ -39,6 +39,9 @@ const (
 	// Replayed removes the dead letters below index Transition.Total, which run again, if it was
 	// made Transition.From times before: of a finished action, or of a stream.
 	Replayed
+	// DropLetters removes the dead letters at the indexes Transition.Letters, at most MaxDropped: of a finished
+	// action, or of a stream. Replayed follows.
+	DropLetters
 	// Forget deletes a final action and all its data.
 	Forget
 )
@@ -52,7 +55,11 @@ type Transition struct {
 	Partial []byte
 	Result  map[string]json.RawMessage
 	Error   string
+	Letters []int64
 }
+
+// MaxDropped bounds Transition.Letters.
+const MaxDropped = 1000
 
 // ErrNoChange is the error of a transition that was made before. Most callers ignore it.
 var ErrNoChange = errors.New("the transition was made before")
@@ -112,6 +119,10 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 		return a.finish(m, now)
 	case Replayed:
 		return a.replay(m.From)
+	case DropLetters:
+		if !a.Replayable() || len(m.Letters) > MaxDropped {
+			return refuse(fmt.Sprintf("at most %d dead letters are removed at a time, when it has finished", MaxDropped))
+		}
 	case Forget:
 		if !a.Status.Final() {
 			return refuse("only a finished action can be forgotten: cancel it first")

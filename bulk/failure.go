@@ -23,7 +23,7 @@ type FailureFilter struct {
 }
 
 // answered is how webhook.StatusError begins, and also what other workers may write.
-var answered = regexp.MustCompile(`\btarget \S+ answered ([1-5][0-9]{2})\b`)
+var answered = regexp.MustCompile(`\btarget \S+ answered ([1-9][0-9]{2})\b`)
 
 // Cause returns why a job failed, of its error: the status of HTTP with which its target answered,
 // CauseTimeout if the error says that something timed out, or "".
@@ -40,7 +40,7 @@ func Cause(text string) string {
 	return ""
 }
 
-var causes = regexp.MustCompile(`^([1-5]([0-9]{2}|xx)|` + CauseTimeout + `)?$`)
+var causes = regexp.MustCompile(`^([1-9]([0-9]{2}|xx)|` + CauseTimeout + `)?$`)
 
 // check returns a *ChangeError if a field is wrong.
 func (f *FailureFilter) check() error {

@@ -225,6 +225,7 @@ func TestEngineErrors(t *testing.T) {
 	for _, operation := range engineOperations {
 		f := newFixture(t)
 		f.create("a")
+		f.engine.edit("a", func(a *fakeAction) { a.Failed = 1 })
 		for _, failure := range failures {
 			f.log.text.Reset()
 			f.engine.fail[operation.engine] = failure.err

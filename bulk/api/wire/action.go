@@ -158,7 +158,7 @@ type Workforce struct {
 
 // FailureFilter selects failed jobs by why and when they failed; those that match all that is given.
 type FailureFilter struct {
-	Cause string    `json:"cause,omitempty" query:"cause" pattern:"^([1-5]([0-9]{2}|xx)|timeout)?$" patternDescription:"a status such as 503, a class such as 5xx, or timeout" doc:"Only failed jobs with this cause: a status of HTTP such as 503, a class of them such as 5xx, or timeout."`
+	Cause string    `json:"cause,omitempty" query:"cause" pattern:"^([1-9]([0-9]{2}|xx)|timeout)?$" patternDescription:"a status such as 503, a class such as 5xx, or timeout" doc:"Only failed jobs with this cause: a status of HTTP such as 503, a class of them such as 5xx, or timeout."`
 	Error string    `json:"error,omitempty" query:"error" maxLength:"1024" doc:"Only failed jobs whose error contains this, in upper or lower case."`
 	Since time.Time `json:"since,omitzero" query:"since" doc:"Only jobs that failed at this time or later."`
 	Until time.Time `json:"until,omitzero" query:"until" doc:"Only jobs that failed before this time."`

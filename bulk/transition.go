@@ -117,12 +117,8 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 		a.Error = cmp.Or(a.Error, m.Error)
 	case Complete, Fail:
 		return a.finish(m, now)
-	case Replayed:
-		return a.replay(m.From)
-	case DropLetters:
-		if !a.Replayable() || len(m.Letters) > MaxDropped {
-			return refuse(fmt.Sprintf("at most %d dead letters are removed at a time, when it has finished", MaxDropped))
-		}
+	case Replayed, DropLetters:
+		return a.replay(m)
 	case Forget:
 		if !a.Status.Final() {
 			return refuse("only a finished action can be forgotten: cancel it first")
@@ -159,11 +155,15 @@ func (a Action) seal(total int64, now time.Time) (Action, error) {
 	}
 }
 
-func (a Action) replay(before uint64) (Action, error) {
+func (a Action) replay(m Transition) (Action, error) {
 	switch {
 	case !a.Replayable():
 		return a, &TransitionError{ID: a.ID, From: a.Status, Why: "its dead letters can be replayed when it has finished"}
-	case before != uint64(a.Replays):
+	case len(m.Letters) > MaxDropped:
+		return a, &TransitionError{ID: a.ID, From: a.Status, Why: fmt.Sprintf("at most %d dead letters are removed at a time", MaxDropped)}
+	case m.Kind == DropLetters:
+		return a, nil
+	case m.From != uint64(a.Replays):
 		return a, ErrNoChange
 	}
 	a.Replays++

@@ -154,6 +154,7 @@ generate: ## Write again what is generated from the code
 	mv docs/demo.svg.new docs/demo.svg
 	go test ./access -run RolesInTheDocs -update
 	go test -tags long ./tidy -run Notices -update
+	cd deploy/kubernetes && go test . -run Chart -update
 
 .PHONY: snapshot
 snapshot: ## Build what a release consists of, and publish nothing: dist/

@@ -12,7 +12,7 @@ var operations = map[string]Right{
 	"replay-dead-letters": Submit, "put-schedule": Submit, "remove-schedule": Submit,
 	"pause-schedule": Submit, "resume-schedule": Submit, "run-schedule": Submit,
 	"list-actions": ReadBulk, "get-action": ReadBulk, "watch-action": ReadBulk, "list-failures": ReadBulk,
-	"list-dead-letters": ReadBulk, "get-job": ReadBulk, "list-schedules": ReadBulk, "get-schedule": ReadBulk,
+	"list-dead-letters": ReadBulk, "list-streams": ReadBulk, "list-waits": ReadBulk, "list-workers": ReadLimits, "get-job": ReadBulk, "list-schedules": ReadBulk, "get-schedule": ReadBulk,
 	"get-tenant": ReadBulk, "get-target": ReadLimits, "get-type": ReadLimits, "get-limits": ReadLimits,
 	"set-tenant": ManageBulk, "set-target": ManageBulk, "set-type": ManageBulk, "set-limits": ManageBulk,
 	"lease-jobs": Work, "acknowledge-leases": Work, "extend-leases": Work,

@@ -154,6 +154,8 @@ type Spec struct {
 	FailAbove *float64 `json:"fail_above,omitempty"`
 	// ReplayOf is the action whose dead letters this one runs again.
 	ReplayOf string `json:"replay_of,omitempty"`
+	// ReplayPart says which of them; nil: all. Engine.Replay sets it, so that an interrupted replay can be completed.
+	ReplayPart *ReplayPart `json:"replay_part,omitempty"`
 	// Events names the events to publish in addition to those of the action's status:
 	// JobEvents. ActionEvents has no effect. It needs a Publisher.
 	Events []string `json:"events,omitempty"`
@@ -166,6 +168,12 @@ type Spec struct {
 	// Trace is the trace that the action's spans belong to. The engine sets it when it
 	// creates the action; it is not part of the request.
 	Trace TraceContext `json:"trace,omitzero"`
+}
+
+// ReplayPart is a part of the dead letters of an action: those with an index below a bound that a filter selects.
+type ReplayPart struct {
+	FailureFilter
+	Below int64 `json:"below"`
 }
 
 // Callee returns the name of what the jobs call: their target, or the handlers of their

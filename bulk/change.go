@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -44,10 +45,12 @@ var kinds = map[Verb]TransitionKind{DoPause: Pause, DoResume: Resume, DoCancel: 
 // the actions that have not finished; replaying looks at those that have.
 type Change struct {
 	Do Verb
-	// Tenant, Type, Target and Status select the actions that match all that are set; Target
-	// is a target's name.
-	Tenant, Type, Target string
-	Status               Status
+	// Action, Tenant, Type, Target, Callee and Status select the actions that match all that are set; Action is
+	// an id, Target a target's name, and Callee either a type or that.
+	Action, Tenant, Type, Target, Callee string
+	Status                               Status
+	// Only selects the failures that are replayed, and the actions that have some.
+	Only FailureFilter
 	// All allows a Change that selects by nothing.
 	All bool
 	// DryRun counts what would be changed, and changes nothing.
@@ -63,8 +66,7 @@ type Changed struct {
 	// Matched counts the actions that were selected; Changed those of them that were changed.
 	// The others were changed before, or their status does not allow it.
 	Matched, Changed int
-	// Jobs counts the jobs of changed actions that had not ended, or that are replayed. In a
-	// dry run, all failed jobs of an action that was replayed before count.
+	// Jobs counts the jobs of changed actions that had not ended, or that are replayed.
 	Jobs int64
 	// Next is where to continue; empty if all actions were looked at. Actions that were
 	// created since the first call are not looked at.
@@ -82,28 +84,36 @@ func (c *Change) validate() error {
 		return &ChangeError{"do", "want pause, resume, cancel or replay"}
 	case c.Limit < 0 || c.Limit > MaxChanged:
 		return &ChangeError{"limit", fmt.Sprintf("want 1 to %d", MaxChanged)}
+	case c.Only.Selects() && c.Do != DoReplay:
+		return &ChangeError{"do", "cause, error, since and until are for replay: leave them out"}
 	case c.selects() == c.All: // neither or both
-		return &ChangeError{"all", "give tenant, type, target or status, or all: true for every action"}
+		return &ChangeError{"all", "give action, tenant, type, target, status or the failures, or all: true for every action"}
 	}
-	return nil
+	return c.Only.check()
 }
 
 // selects reports whether anything selects actions.
-func (c *Change) selects() bool { return c.Tenant+c.Type+c.Target+string(c.Status) != "" }
+func (c *Change) selects() bool {
+	return c.Action+c.Tenant+c.Type+c.Target+c.Callee+string(c.Status) != "" || c.Only.Selects()
+}
 
 // match reports whether an action is selected, by a Change that began at a time. Replays that it
 // may have made itself are not.
 func (c *Change) match(a *Action, began time.Time) bool {
-	is := func(want, have string) bool { return want == "" || want == have }
-	if c.Do == DoReplay && a.ReplayOf != "" && !a.CreatedAt.Before(began.Add(-time.Millisecond)) {
+	if c.Do == DoReplay && a.ReplayOf != "" && c.Action == "" && !a.CreatedAt.Before(began.Add(-time.Millisecond)) {
 		return false
 	}
 	fits := a.FinishedAt.IsZero()
 	if c.Do == DoReplay {
-		fits = a.Replayable()
+		fits = a.Replayable() && (!c.Only.Selects() || c.Only.mayHave(a))
 	}
-	return fits && is(c.Tenant, a.Tenant) && is(c.Type, a.Type) &&
-		is(c.Target, a.TargetName()) && is(string(c.Status), string(a.Status))
+	return fits && c.of(a)
+}
+
+// of reports whether an action has the tenant, type, target and status that are set.
+func (c *Change) of(a *Action) bool {
+	filter := ActionFilter{Tenant: c.Tenant, Callee: c.Callee, Status: c.Status}
+	return filter.Matches(a) && (c.Type == "" || c.Type == a.Type) && (c.Target == "" || c.Target == a.TargetName())
 }
 
 // cursor is where a Change continues: after an action, without those created since it began, in
@@ -129,7 +139,8 @@ func (c cursor) text() string { return strconv.FormatInt(c.began.UnixMilli(), 10
 
 // Change pauses, resumes, cancels or replays the actions that match, in the order of their
 // creation: at most MaxChanged in a call, of 10,000 that it looks at, and for about five seconds.
-// It is idempotent. An action that cannot be changed is no error. A wrong field is a *ChangeError.
+// It is idempotent. An action that cannot be changed is no error. A wrong field is a *ChangeError. A dry run of a
+// replay reads the dead letters, unless the action has finished, was never replayed, and all are selected.
 func (e *Engine) Change(ctx context.Context, c Change) (done Changed, err error) {
 	if err := c.validate(); err != nil {
 		return done, err
@@ -141,6 +152,13 @@ func (e *Engine) Change(ctx context.Context, c Change) (done Changed, err error)
 	at, err := parseCursor(c.After, began)
 	if err != nil {
 		return done, err
+	}
+	if c.Action != "" {
+		a, err := e.store.Action(ctx, c.Action)
+		if err != nil {
+			return done, err
+		}
+		return done, e.changeSome(ctx, &c, []Action{a}, at.began, &done)
 	}
 	size := changePage
 	if c.Do != DoReplay {
@@ -241,14 +259,20 @@ func (e *Engine) replayOne(ctx context.Context, c *Change, a *Action) (jobs int6
 		return -1, nil
 	}
 	if !c.DryRun {
-		again, err := e.Replay(ctx, a.ID)
+		again, err := e.Replay(ctx, a.ID, c.Only)
 		return refusedOr(again.Total, err)
 	}
-	letters, err := e.store.DeadLetters(ctx, a.ID, 0, 1)
-	if err != nil || len(letters) == 0 {
-		return refusedOr(-1, err)
+	if a.Replays == 0 && !a.FinishedAt.IsZero() && !c.Only.Selects() {
+		return a.Failed, nil
 	}
-	return a.Failed, nil
+	part := ReplayPart{FailureFilter: c.Only}
+	if part.Below, err = e.ended(ctx, a); err == nil {
+		jobs, err = e.countLetters(ctx, a.ID, part, math.MaxInt64)
+	}
+	if jobs == 0 {
+		jobs = -1
+	}
+	return refusedOr(jobs, err)
 }
 
 // refusedOr returns the jobs, or -1 if the error is a refusal of one action.

@@ -62,7 +62,7 @@ func TestReplayRunsDeadLettersAgain(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, flaky(), func(t *testing.T, r *rig) {
 		id := r.submit(bulk.Spec{ID: "a", Type: "send", Aggregate: []string{"count"}}, 300)
 		bulktest.RequireCounts(t, r.finish(id), bulk.Completed, 150, 150)
-		again, err := r.Replay(r.t.Context(), id)
+		again, err := r.Replay(r.t.Context(), id, bulk.FailureFilter{})
 		if err != nil || again.ID != "a.replay-1" || again.ReplayOf != "a" || again.Total != 150 {
 			t.Fatalf("replayed as %+v, error %v", again, err)
 		}
@@ -75,7 +75,7 @@ func TestReplayRunsDeadLettersAgain(t *testing.T) {
 			t.Errorf("%d dead letters are left, replayed %d times", n, r.action(id).Replays)
 		}
 		var refused *bulk.TransitionError
-		if _, err := r.Replay(r.t.Context(), id); !errors.As(err, &refused) {
+		if _, err := r.Replay(r.t.Context(), id, bulk.FailureFilter{}); !errors.As(err, &refused) {
 			t.Errorf("with nothing left: %v", err)
 		}
 	})
@@ -91,7 +91,7 @@ func TestReplaysOfLongIDs(t *testing.T) {
 				id := r.submit(bulk.Spec{ID: strings.Repeat("a", length-1) + last, Type: "send", Key: "customer 7"}, 1)
 				for range 3 {
 					r.finish(id)
-					again, err := r.Replay(r.t.Context(), id)
+					again, err := r.Replay(r.t.Context(), id, bulk.FailureFilter{})
 					if err != nil || seen[again.ID] || again.ReplayOf != id || again.Key != "customer 7" || again.Total != 1 {
 						t.Fatalf("%s, of %d characters: replayed as %s with %d jobs, error %v", id, len(id), again.ID, again.Total, err)
 					}
@@ -107,7 +107,7 @@ func TestReplaysOfLongIDs(t *testing.T) {
 
 func TestReplayRefuses(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, flaky(), func(t *testing.T, r *rig) {
-		if _, err := r.Replay(r.t.Context(), "none"); !errors.Is(err, bulk.ErrNotFound) {
+		if _, err := r.Replay(r.t.Context(), "none", bulk.FailureFilter{}); !errors.Is(err, bulk.ErrNotFound) {
 			t.Errorf("of no action: %v", err)
 		}
 		a, _, err := r.Create(r.t.Context(), bulk.Spec{Tenant: "t", Type: "send"})
@@ -115,7 +115,7 @@ func TestReplayRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		var refused *bulk.TransitionError
-		if _, err := r.Replay(r.t.Context(), a.ID); !errors.As(err, &refused) || refused.From != bulk.Created {
+		if _, err := r.Replay(r.t.Context(), a.ID, bulk.FailureFilter{}); !errors.As(err, &refused) || refused.From != bulk.Created {
 			t.Errorf("of an action that runs: %v", err)
 		}
 	})
@@ -132,12 +132,12 @@ func TestReplayGoesOnWhereItStopped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = crashed.Replay(r.t.Context(), id)
+			_, err = crashed.Replay(r.t.Context(), id, bulk.FailureFilter{})
 			whole := err == nil
 			if err != nil && !errors.Is(err, errCrash) {
 				t.Fatalf("after %d moves: %v", moves, err)
 			}
-			again, err := r.Replay(r.t.Context(), id)
+			again, err := r.Replay(r.t.Context(), id, bulk.FailureFilter{})
 			var refused *bulk.TransitionError
 			switch {
 			case whole && !errors.As(err, &refused):

@@ -117,7 +117,7 @@ func TestReplayOfAnOpenStream(t *testing.T) {
 		}
 		replay := func(want int64) {
 			t.Helper()
-			again, err := r.Replay(r.t.Context(), stream)
+			again, err := r.Replay(r.t.Context(), stream, bulk.FailureFilter{})
 			if err != nil || again.Total != want {
 				t.Fatalf("replayed %d jobs as %s, error %v; want %d", again.Total, again.ID, err, want)
 			}
@@ -125,7 +125,7 @@ func TestReplayOfAnOpenStream(t *testing.T) {
 		}
 		replay(2)
 		var refused *bulk.TransitionError
-		if _, err := r.Replay(r.t.Context(), stream); !errors.As(err, &refused) || len(r.letters(stream)) != 2 {
+		if _, err := r.Replay(r.t.Context(), stream, bulk.FailureFilter{}); !errors.As(err, &refused) || len(r.letters(stream)) != 2 {
 			t.Errorf("with two dead letters behind a job that runs: %v, %d are left", err, len(r.letters(stream)))
 		}
 		close(hold)
@@ -133,7 +133,7 @@ func TestReplayOfAnOpenStream(t *testing.T) {
 		// Interrupted when it has sealed the replay, and repeated when one more job has failed.
 		crashed, err := bulk.New(&crashing{Store: r.Store(), left: 3}, bulk.NewMux(), bulk.Config{})
 		if err == nil {
-			_, err = crashed.Replay(r.t.Context(), stream)
+			_, err = crashed.Replay(r.t.Context(), stream, bulk.FailureFilter{})
 		}
 		if !errors.Is(err, errCrash) {
 			t.Fatalf("interrupted: %v", err)

@@ -121,14 +121,14 @@ func TestTargetsThatChange(t *testing.T) {
 		if err != nil || len(letters) != 3 || letters[0].Attempts != 1 || !strings.Contains(letters[0].Error, "below https://new.example.com") {
 			t.Errorf("dead letters %+v, %v", letters, err)
 		}
-		if _, err := r.Replay(t.Context(), id); refusal(err) != "target.url" {
+		if _, err := r.Replay(t.Context(), id, bulk.FailureFilter{}); refusal(err) != "target.url" {
 			t.Errorf("a replay to where the target was: %v", err)
 		}
 		if _, err := r.RunNow(t.Context(), "hourly"); !errors.As(err, new(*bulk.RunError)) {
 			t.Errorf("a run to where the target was: %v", err)
 		}
 		r.setTarget("billing", first)
-		again, err := r.Replay(t.Context(), id)
+		again, err := r.Replay(t.Context(), id, bulk.FailureFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -214,7 +214,7 @@ func TestLinksBetweenTraces(t *testing.T) {
 		if a, created, err := r.Create(t.Context(), bulk.Spec{ID: "a", Tenant: "tenant", Type: "send", Trace: bulk.TraceContext{Parent: "forged"}}); err != nil || created || a.Trace != first {
 			t.Errorf("created again: %v, %v, trace %+v, want that of the first", created, err, a.Trace)
 		}
-		if _, err := r.Replay(t.Context(), id); err != nil {
+		if _, err := r.Replay(t.Context(), id, bulk.FailureFilter{}); err != nil {
 			t.Fatal(err)
 		}
 		creations := named(made.GetSpans(), "create send")

@@ -39,6 +39,9 @@ const (
 	// Replayed removes the dead letters below index Transition.Total, which run again, if it was
 	// made Transition.From times before: of a finished action, or of a stream.
 	Replayed
+	// DropLetters removes the dead letters at the indexes Transition.Letters, at most MaxDropped: of a finished
+	// action, or of a stream. Replayed follows.
+	DropLetters
 	// Forget deletes a final action and all its data.
 	Forget
 )
@@ -52,7 +55,11 @@ type Transition struct {
 	Partial []byte
 	Result  map[string]json.RawMessage
 	Error   string
+	Letters []int64
 }
+
+// MaxDropped bounds Transition.Letters.
+const MaxDropped = 1000
 
 // ErrNoChange is the error of a transition that was made before. Most callers ignore it.
 var ErrNoChange = errors.New("the transition was made before")
@@ -110,8 +117,8 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 		a.Error = cmp.Or(a.Error, m.Error)
 	case Complete, Fail:
 		return a.finish(m, now)
-	case Replayed:
-		return a.replay(m.From)
+	case Replayed, DropLetters:
+		return a.replay(m)
 	case Forget:
 		if !a.Status.Final() {
 			return refuse("only a finished action can be forgotten: cancel it first")
@@ -148,11 +155,15 @@ func (a Action) seal(total int64, now time.Time) (Action, error) {
 	}
 }
 
-func (a Action) replay(before uint64) (Action, error) {
+func (a Action) replay(m Transition) (Action, error) {
 	switch {
 	case !a.Replayable():
 		return a, &TransitionError{ID: a.ID, From: a.Status, Why: "its dead letters can be replayed when it has finished"}
-	case before != uint64(a.Replays):
+	case len(m.Letters) > MaxDropped:
+		return a, &TransitionError{ID: a.ID, From: a.Status, Why: fmt.Sprintf("at most %d dead letters are removed at a time", MaxDropped)}
+	case m.Kind == DropLetters:
+		return a, nil
+	case m.From != uint64(a.Replays):
 		return a, ErrNoChange
 	}
 	a.Replays++

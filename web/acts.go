@@ -34,8 +34,8 @@ var acts = map[string]act{
 	"pause_action":  {part: bulkOn, ask: askAction, do: ofAction(Bulk.Pause), back: actionPath, right: access.Submit},
 	"resume_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Resume), back: actionPath, right: access.Submit},
 	"cancel_action": {part: bulkOn, ask: askAction, do: ofAction(Bulk.Cancel), back: actionPath, right: access.Submit, takesAway: true},
-	"replay_action": {part: bulkOn, ask: askReplay, do: ofAction(Bulk.Replay), back: actionPath, right: access.Submit},
-	"replay_tenant": {part: bulkOn, ask: askReplayTenant, do: replayTenant, back: lettersPath, right: access.Submit},
+	"replay_action": {part: bulkOn, ask: askReplay, do: replayAction, back: actionPath, right: access.Submit},
+	"replay_found":  {part: bulkOn, ask: askReplayFound, do: replayFound, back: lettersPath, right: access.Submit},
 
 	"pause_schedule":  {part: bulkOn, ask: askSchedule, do: ofSchedule(Bulk.PauseSchedule), back: schedulePath, right: access.Submit},
 	"resume_schedule": {part: bulkOn, ask: askSchedule, do: ofSchedule(Bulk.ResumeSchedule), back: schedulePath, right: access.Submit},

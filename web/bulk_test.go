@@ -88,13 +88,13 @@ func (f *fakeBulk) Cancel(_ context.Context, id string) (bulk.Action, error) {
 	return f.act("cancel", id)
 }
 
-func (f *fakeBulk) Replay(_ context.Context, id string) (bulk.Action, error) {
+func (f *fakeBulk) Replay(_ context.Context, id string, _ bulk.FailureFilter) (bulk.Action, error) {
 	return f.act("replay", id)
 }
 
 func (f *fakeBulk) Change(_ context.Context, c bulk.Change) (bulk.Changed, error) {
 	if !c.DryRun {
-		f.did = append(f.did, fmt.Sprintf("%s of %s", c.Do, c.Tenant))
+		f.did = append(f.did, fmt.Sprintf("%s of %s%s %s %s", c.Do, c.Tenant, c.Callee, c.Only.Cause, c.Only.Since.Format("01-02T15:04")))
 	}
 	return f.changed, f.err
 }

@@ -3,19 +3,11 @@ package web
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/sluice-project/sluice/bulk"
-)
-
-// The bounds of one page of dead letters, and of counting those of one action.
-const (
-	letterScan  = 2000 // actions that it looks at
-	letterReads = 200  // actions with failures that it reads
-	maxCounted  = 10_000
-	countedPage = 1000
 )
 
 // letterRow is a job that failed permanently, in a list of those of several actions.
@@ -24,119 +16,87 @@ type letterRow struct {
 	Action, To, Tenant, Callee string
 }
 
+// letterList is the page of dead letters, and what selects them as the form has it.
 type letterList struct {
-	Off          bool
-	Sub          []link
-	Tenant, Type string
-	Letters      []letterRow
-	Pages        pager
-	Acts         []link
+	Off                                      bool
+	Sub                                      []link
+	Tenant, Type, Cause, Error, Since, Until string
+	Letters                                  []letterRow
+	Pages                                    pager
+	Acts                                     []link
 }
 
 func (d *Dashboard) deadLetters(r *request) (string, any, error) {
-	list := letterList{Off: d.options.Bulk == nil, Sub: bulkSub(r), Tenant: r.get("tenant"), Type: r.get("type")}
+	list := letterList{
+		Off: d.options.Bulk == nil, Sub: bulkSub(r), Tenant: r.get("tenant"), Type: r.get("type"), Cause: r.get("cause"), Error: r.get("error"),
+		Since: r.get("since"), Until: r.get("until"),
+	}
 	if list.Off {
 		return r.t("bulk.letters"), list, nil
 	}
-	find := letterFinder{bulk: d.options.Bulk, filter: bulk.ActionFilter{Tenant: list.Tenant, Callee: list.Type, Look: letterScan}}
-	if err := find.from(r.Context(), r.get("after")); err != nil {
+	query := selection(r.URL.Query())
+	filter, err := letterFilter(query)
+	if err != nil {
 		return "", nil, err
 	}
-	list.Letters, list.Pages = find.found, r.page(find.next)
-	if list.Tenant != "" && len(list.Letters) > 0 {
-		list.Acts = r.acts(list.Tenant, "replay_tenant")
+	filter.After, filter.Limit = r.get("after"), pageSize
+	found, err := bulk.FindLetters(r.Context(), d.options.Bulk, filter)
+	if err != nil {
+		return "", nil, wrongField(err)
+	}
+	for i := range found.Found {
+		l := &found.Found[i]
+		list.Letters = append(list.Letters, letterRow{newFailure(&l.DeadLetter), l.Spec.ID, actionPath(l.Spec.ID), l.Spec.Tenant, callee(l.Spec)})
+	}
+	list.Pages = r.page(found.Next)
+	if len(query) > 0 && (len(list.Letters) > 0 || found.Next != "") {
+		list.Acts = r.acts(query.Encode(), "replay_found")
 	}
 	return r.t("bulk.letters"), list, nil
 }
 
-// letterFinder collects a page of dead letters of the actions that match, in the order of their creation. Its cursor is
-// the id of the last job that was read.
-type letterFinder struct {
-	bulk   Bulk
-	filter bulk.ActionFilter
-	found  []letterRow
-	next   string // "" if there are no more
+// lettersBy are the parameters that select dead letters, each with the key of its text.
+var lettersBy = [][2]string{
+	{"tenant", "bulk.tenant"}, {"type", "bulk.callee"}, {"cause", "letters.cause"}, {"error", "job.error"}, {"since", "letters.since"}, {"until", "letters.until"},
 }
 
-func (f *letterFinder) from(ctx context.Context, after string) error {
-	if after != "" {
-		id, index, err := bulk.ParseJobID(after)
-		if err != nil {
-			return &statusError{http.StatusBadRequest, err}
-		}
-		if f.filter.After = id; index < math.MaxInt64 {
-			a, err := f.bulk.Action(ctx, id)
-			if err != nil {
-				return err
-			}
-			if full, err := f.read(ctx, &a, index+1); err != nil || full {
-				return err
-			}
+// selection returns those parameters of a query that select dead letters.
+func selection(query url.Values) url.Values {
+	some := url.Values{}
+	for _, by := range lettersBy {
+		if value := query.Get(by[0]); value != "" {
+			some.Set(by[0], value)
 		}
 	}
-	actions, err := f.bulk.Actions(ctx, f.filter)
-	further, more := errors.AsType[*bulk.LookError](err)
-	if err != nil && !more {
-		return err
-	}
-	reads := 0
-	for i := range actions {
-		a := &actions[i]
-		if a.Failed == 0 {
-			continue
-		}
-		if reads == letterReads {
-			f.next = bulk.JobID(actions[i-1].ID, math.MaxInt64)
-			return nil
-		}
-		reads++
-		if full, err := f.read(ctx, a, 0); err != nil || full {
-			return err
-		}
-	}
-	if more {
-		f.next = bulk.JobID(further.After, math.MaxInt64)
-	}
-	return nil
+	return some
 }
 
-// read adds the letters of an action from an index on, and reports whether the page is full. An action may have been
-// forgotten.
-func (f *letterFinder) read(ctx context.Context, a *bulk.Action, from int64) (full bool, err error) {
-	want := pageSize - len(f.found)
-	letters, err := f.bulk.DeadLetters(ctx, a.ID, from, want)
-	if errors.Is(err, bulk.ErrNotFound) {
-		return false, nil
+// letterFilter returns what a selection selects.
+func letterFilter(query url.Values) (f bulk.LetterFilter, err error) {
+	f.Tenant, f.Callee, f.Cause, f.Error = query.Get("tenant"), query.Get("type"), query.Get("cause"), query.Get("error")
+	if query.Has("since") {
+		f.Since, err = parseTime(query.Get("since"))
 	}
-	for _, l := range letters {
-		f.found = append(f.found, letterRow{newFailure(&l), a.ID, actionPath(a.ID), a.Tenant, callee(&a.Spec)})
+	if query.Has("until") && err == nil {
+		f.Until, err = parseTime(query.Get("until"))
 	}
-	if len(f.found) == pageSize {
-		f.next = bulk.JobID(a.ID, letters[len(letters)-1].Index)
+	return f, err
+}
+
+// wrongField gives the error of a wrong parameter the status of one.
+func wrongField(err error) error {
+	if errors.As(err, new(*bulk.ChangeError)) {
+		return &statusError{http.StatusBadRequest, err}
 	}
-	return f.next != "", err
+	return err
 }
 
 func newFailure(l *bulk.DeadLetter) failure {
 	return failure{l.Index, l.Attempts, clock(l.FailedAt), l.Error, show(l.Payload)}
 }
 
-func lettersPath(tenant string) string {
-	return Prefix + "bulk/failures?" + url.Values{"tenant": {tenant}}.Encode()
-}
-
-// countLetters counts the dead letters of an action, up to maxCounted.
-func (d *Dashboard) countLetters(ctx context.Context, id string) (n int64, all bool, err error) {
-	for from := int64(0); n < maxCounted; {
-		letters, err := d.options.Bulk.DeadLetters(ctx, id, from, countedPage)
-		if err != nil || len(letters) == 0 {
-			return n, true, err
-		}
-		n += int64(len(letters))
-		from = letters[len(letters)-1].Index + 1
-	}
-	return n, false, nil
-}
+// lettersPath is the page of the dead letters of an encoded selection.
+func lettersPath(query string) string { return Prefix + "bulk/failures?" + query }
 
 // askReplay counts what a replay of an action would run again.
 func askReplay(d *Dashboard, r *request, name, _ string) (string, error) {
@@ -144,38 +104,59 @@ func askReplay(d *Dashboard, r *request, name, _ string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, all, err := d.countLetters(r.Context(), name)
-	switch {
-	case err != nil:
-		return "", err
-	case n == 0:
-		return "", &bulk.TransitionError{ID: name, From: a.Status, Why: "it has no dead letters to replay"}
-	case !a.Replayable():
+	if !a.Replayable() {
 		return "", &bulk.TransitionError{ID: name, From: a.Status, Why: "its failures can be replayed when it has finished"}
-	case !all:
-		return r.t("ask.replay_many", a.ID, a.Tenant, number(n)), nil
 	}
-	return r.t("ask.replay_action", a.ID, a.Tenant, number(n)), nil
+	would, err := d.options.Bulk.Change(r.Context(), bulk.Change{Do: bulk.DoReplay, Action: name, DryRun: true})
+	if err == nil && would.Changed == 0 {
+		err = &bulk.TransitionError{ID: name, From: a.Status, Why: "it has no dead letters to replay"}
+	}
+	return r.t("ask.replay_action", a.ID, a.Tenant, number(would.Jobs)), err
 }
 
-// replayOf is the change that replays the failures of all actions of a tenant.
-func replayOf(tenant string) bulk.Change { return bulk.Change{Do: bulk.DoReplay, Tenant: tenant} }
+// replayOf is the change that replays the dead letters of an encoded selection.
+func replayOf(name string) (bulk.Change, error) {
+	query, err := url.ParseQuery(name)
+	if err != nil {
+		return bulk.Change{}, &statusError{http.StatusBadRequest, err}
+	}
+	f, err := letterFilter(query)
+	return bulk.Change{Do: bulk.DoReplay, Tenant: f.Tenant, Callee: f.Callee, Only: f.FailureFilter}, err
+}
 
-func askReplayTenant(d *Dashboard, r *request, name, _ string) (string, error) {
-	change := replayOf(name)
-	change.DryRun = true
-	would, err := d.options.Bulk.Change(r.Context(), change)
+func askReplayFound(d *Dashboard, r *request, name, _ string) (string, error) {
+	change, err := replayOf(name)
 	if err != nil {
 		return "", err
 	}
-	key := "ask.replay_tenant"
+	change.DryRun = true
+	would, err := d.options.Bulk.Change(r.Context(), change)
+	if err != nil {
+		return "", wrongField(err)
+	}
+	key := "ask.replay_found"
 	if would.Next != "" {
 		key = "ask.replay_some"
 	}
-	return r.t(key, name, number(int64(would.Changed)), number(would.Jobs)), nil
+	query, _ := url.ParseQuery(name) // as before
+	var by []string
+	for _, each := range lettersBy {
+		if value := query.Get(each[0]); value != "" {
+			by = append(by, r.t(each[1])+" "+value)
+		}
+	}
+	return r.t(key, strings.Join(by, ", "), number(int64(would.Changed)), number(would.Jobs)), nil
 }
 
-func replayTenant(ctx context.Context, d *Dashboard, name, _ string) error {
-	_, err := d.options.Bulk.Change(ctx, replayOf(name))
+func replayFound(ctx context.Context, d *Dashboard, name, _ string) error {
+	change, err := replayOf(name)
+	if err == nil {
+		_, err = d.options.Bulk.Change(ctx, change)
+	}
+	return wrongField(err)
+}
+
+func replayAction(ctx context.Context, d *Dashboard, name, _ string) error {
+	_, err := d.options.Bulk.Replay(ctx, name, bulk.FailureFilter{})
 	return err
 }

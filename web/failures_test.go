@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 )
+
+var failedAt = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 
 // failedActions returns actions with failures, and a letter for each: every fifth action has three, and the others none.
 func failedActions(n int) *fakeBulk {
@@ -19,10 +22,10 @@ func failedActions(n int) *fakeBulk {
 		if i%5 == 0 {
 			a.Failed = 3
 			for job := range int64(3) {
-				f.letters = append(f.letters, bulk.DeadLetter{Action: a.ID, Index: job, Payload: []byte(hostile), Error: "503"})
+				f.letters = append(f.letters, bulk.DeadLetter{Action: a.ID, Index: job, Payload: []byte(hostile), Error: "target a:80 answered 503 " + []string{"early", "late"}[min(job, 1)], FailedAt: failedAt.Add(time.Duration(job) * time.Hour)})
 			}
 		}
-		a.FinishedAt = a.CreatedAt.AddDate(1, 0, 0)
+		a.FinishedAt = failedAt.AddDate(0, 0, 1)
 		f.actions = append(f.actions, a)
 	}
 	return f
@@ -35,7 +38,10 @@ func TestDeadLettersOfAllActions(t *testing.T) {
 	for _, test := range []struct {
 		query string
 		shown int
-	}{{"", 3000}, {"?tenant=acme", 1500}, {"?type=none", 0}} {
+	}{
+		{"", 3000}, {"?tenant=acme", 1500}, {"?type=none", 0}, {"?tenant=acme&cause=5xx&error=LATE", 1000}, {"?cause=timeout", 0},
+		{"?since=2026-01-02T04:00&until=2026-01-02T05:00", 1000},
+	} {
 		seen := map[string]bool{}
 		target := "/ui/bulk/failures" + test.query
 		for pages := 0; target != "" && pages < 100; pages++ {
@@ -49,7 +55,7 @@ func TestDeadLettersOfAllActions(t *testing.T) {
 				}
 				seen[id+index] = true
 			}
-			if f.looked > letterScan {
+			if f.looked > bulk.MaxLetterActions {
 				t.Fatalf("%s looks at %d actions", target, f.looked)
 			}
 			target = strings.Replace(nextOf(page), "/ui/bulk", "/ui/bulk/failures", 1)
@@ -58,10 +64,12 @@ func TestDeadLettersOfAllActions(t *testing.T) {
 			t.Errorf("%q: %d dead letters, want %d", test.query, len(seen), test.shown)
 		}
 	}
-	if w := ask(d, "GET", "/ui/bulk/failures?after=x", ""); w.Code != http.StatusBadRequest {
-		t.Errorf("after what is no job: %d", w.Code)
+	for _, query := range []string{"after=x", "cause=56x", "since=yesterday", "since=2026-01-02T04:00&until=2026-01-02T03:00"} {
+		if w := ask(d, "GET", "/ui/bulk/failures?"+query, ""); w.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d", query, w.Code)
+		}
 	}
-	says(t, text(t, d, "/ui/bulk/failures?tenant="+url.QueryEscape(hostile)), hostile, "503", "Run all failures of the tenant again")
+	says(t, text(t, d, "/ui/bulk/failures?tenant="+url.QueryEscape(hostile)), hostile, "503", "Run all failures that match again")
 	if page := text(t, d, "/ui/bulk/failures"); strings.Contains(page, "Run all failures") {
 		t.Error("the failures of all tenants can be replayed at once")
 	}
@@ -76,10 +84,16 @@ func TestReplayAsksWithACount(t *testing.T) {
 	if page := text(t, d, "/ui/bulk/action?name=a00001"); strings.Contains(page, "Run the failures again") {
 		t.Error("an action without failures can be replayed")
 	}
-	says(t, text(t, d, "/ui/act?do=replay_action&name=a00000"), "The failures of action a00000 of tenant acme run again: 3 jobs")
-	says(t, text(t, d, "/ui/act?do=replay_tenant&name=acme"), "Actions: 2. Jobs: up to 7.")
+	says(t, text(t, d, "/ui/act?do=replay_action&name=a00000"), "The failures of action a00000 of tenant acme run again: 7 jobs")
+	const found = "cause=5xx&since=2026-01-02T03%3A00&tenant=acme"
+	link := "/ui/act?do=replay_found&name=" + url.QueryEscape(found)
+	if page := ask(d, "GET", "/ui/bulk/failures?"+found, "").Body.String(); !strings.Contains(page, strings.ReplaceAll(link, "&", "&amp;")) {
+		t.Errorf("the page has no link %s", link)
+	}
+	says(t, text(t, d, link), "(Tenant acme, Cause 5xx, From (UTC) 2026-01-02T03:00)", "Actions: 2. Jobs: 7.")
 	f.changed.Next = "a00002"
-	says(t, text(t, d, "/ui/act?do=replay_tenant&name=acme"), "There are more")
+	says(t, text(t, d, link), "There are more")
+	f.changed = bulk.Changed{}
 	if w := ask(d, "GET", "/ui/act?do=replay_action&name=a00001", ""); w.Code != http.StatusConflict {
 		t.Errorf("nothing to replay: %d", w.Code)
 	}
@@ -87,15 +101,15 @@ func TestReplayAsksWithACount(t *testing.T) {
 		t.Errorf("asking has done %v", f.did)
 	}
 	for form, leads := range map[string]string{
-		"do=replay_action&name=a00000": "/ui/bulk/action?name=a00000",
-		"do=replay_tenant&name=acme":   "/ui/bulk/failures?tenant=acme",
+		"do=replay_action&name=a00000":                   "/ui/bulk/action?name=a00000",
+		"do=replay_found&name=" + url.QueryEscape(found): "/ui/bulk/failures?" + found,
 	} {
 		if w := ask(d, "POST", "/ui/act", form); w.Code != http.StatusSeeOther || w.Header().Get("Location") != leads {
 			t.Errorf("%s: %d %v", form, w.Code, w.Header())
 		}
 	}
 	slices.Sort(f.did)
-	if got := strings.Join(f.did, ", "); got != "replay a00000, replay of acme" {
+	if got := strings.Join(f.did, ", "); got != "replay a00000, replay of acme 5xx 01-02T03:00" {
 		t.Errorf("did %s", got)
 	}
 	f.actions[0].Replays = 2

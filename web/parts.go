@@ -27,7 +27,7 @@ type Bulk interface {
 	Pause(ctx context.Context, id string) (bulk.Action, error)
 	Resume(ctx context.Context, id string) (bulk.Action, error)
 	Cancel(ctx context.Context, id string) (bulk.Action, error)
-	Replay(ctx context.Context, id string) (bulk.Action, error)
+	Replay(ctx context.Context, id string, only bulk.FailureFilter) (bulk.Action, error)
 	Change(ctx context.Context, c bulk.Change) (bulk.Changed, error)
 
 	Workforces(ctx context.Context) ([]bulk.Workforce, error)

@@ -29,7 +29,8 @@ func (s *server) registerActions() {
 		Description: "A repeated request with the same body answers 200, with another body 409.",
 		Answers:     []edge.Answer{{Status: http.StatusOK, Description: "It exists with the same body.", Of: wire.Created{}}},
 	}, s.create)
-	register(s, "list-actions", "GET /v1/actions", "List actions in the order of their creation", s.list)
+	register(s, "list-actions", "GET /v1/actions", "List actions in the order of their creation", s.list(bulk.ActionFilter{}))
+	register(s, "list-streams", "GET /v1/streams", "List streams, of jobs that were enqueued one at a time, in the order of their creation", s.list(bulk.ActionFilter{Streams: true}))
 	register(s, "get-action", "GET /v1/actions/{id}", "One action and the states of its jobs", s.get)
 
 	register(s, "pause-action", "POST /v1/actions/{id}/pause", "Admit no further job until the action is resumed", s.transition(s.engine.Pause))
@@ -44,11 +45,11 @@ func (s *server) registerActions() {
 func (s *server) change(ctx context.Context, in *object[wire.Change]) (*object[wire.Changed], error) {
 	c := in.Body
 	done, err := s.engine.Change(ctx, bulk.Change{
-		Do: bulk.Verb(c.Do), Tenant: c.Tenant, Type: c.Type, Target: c.Target, Status: bulk.Status(c.Status),
-		All: c.All, DryRun: c.DryRun, After: c.After, Limit: c.Limit,
+		Do: bulk.Verb(c.Do), Action: c.Action, Tenant: c.Tenant, Type: c.Type, Target: c.Target, Status: bulk.Status(c.Status),
+		Only: bulk.FailureFilter(c.FailureFilter), All: c.All, DryRun: c.DryRun, After: c.After, Limit: c.Limit,
 	})
 	if err != nil {
-		return nil, refuse("", err)
+		return nil, refuse(c.Action, err)
 	}
 	out := &object[wire.Changed]{Body: wire.Changed{Matched: done.Matched, Changed: done.Changed, Jobs: done.Jobs}}
 	if done.Next != "" {
@@ -90,29 +91,34 @@ type inList struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most actions of a page. With a filter, a page may have none and still have a next: it looks at 10,000 actions."`
 }
 
-func (s *server) list(ctx context.Context, in *inList) (*object[wire.Actions], error) {
-	var err error
-	if in.After, err = reveal(ctx, in.After); err != nil {
-		return nil, err
+// list returns the handler that lists the actions that a filter and the request select.
+func (s *server) list(filter bulk.ActionFilter) func(context.Context, *inList) (*object[wire.Actions], error) {
+	return func(ctx context.Context, in *inList) (*object[wire.Actions], error) {
+		filter := filter
+		filter.Tenant, filter.Status, filter.After, filter.Limit = in.Tenant, bulk.Status(in.Status), in.After, in.Limit
+		actions, next, err := s.page(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		out := &object[wire.Actions]{Body: wire.Actions{Actions: []wire.Action{}, Next: next}}
+		for _, action := range actions {
+			out.Body.Actions = append(out.Body.Actions, s.action(action))
+		}
+		return out, nil
 	}
-	actions, next, err := s.page(ctx, in)
-	if err != nil {
-		return nil, refuse(in.After, err)
-	}
-	out := &object[wire.Actions]{Body: wire.Actions{Actions: []wire.Action{}, Next: hide(ctx, next)}}
-	for _, action := range actions {
-		out.Body.Actions = append(out.Body.Actions, s.action(action))
-	}
-	return out, nil
 }
 
-// page returns the actions of a page, and what the next one begins after; nil if there is
-// none. It looks for one more action than fits, which shows whether there is a next page.
-func (s *server) page(ctx context.Context, in *inList) (found []bulk.Action, next *string, err error) {
-	status := bulk.Status(in.Status)
-	if in.Tenant != "" && sees(ctx, in.Tenant) || !limited(ctx) {
-		filter := bulk.ActionFilter{Tenant: in.Tenant, Status: status, After: in.After, Limit: in.Limit + 1}
-		if filter.Unfinished = status != "" && !status.Final(); !filter.Unfinished { // the store has those in memory
+// page returns the actions of a page, of those that the sender sees, and what the next one begins after; nil if
+// there is none. It looks for one more action than fits, which shows whether there is a next page.
+func (s *server) page(ctx context.Context, filter bulk.ActionFilter) (found []bulk.Action, next *string, err error) {
+	if filter.After, err = reveal(ctx, filter.After); err != nil {
+		return nil, nil, err
+	}
+	size := filter.Limit
+	filter.Unfinished = filter.Unfinished || filter.Status != "" && !filter.Status.Final()
+	filter.Limit++
+	if filter.Tenant != "" && sees(ctx, filter.Tenant) || !limited(ctx) {
+		if !filter.Unfinished { // the store has those in memory
 			filter.Look = maxScan
 		}
 		found, err = s.engine.Actions(ctx, filter)
@@ -120,27 +126,31 @@ func (s *server) page(ctx context.Context, in *inList) (found []bulk.Action, nex
 			next, err = &further.After, nil
 		}
 	} else {
-		next, err = s.scan(ctx, in.After, in.Limit+1, maxScan, func(a *bulk.Action) (bool, error) {
-			if (in.Tenant == "" || in.Tenant == a.Tenant) && (status == "" || status == a.Status) {
+		next, err = s.scan(ctx, filter, func(a *bulk.Action) (bool, error) {
+			if filter.Matches(a) {
 				found = append(found, *a)
 			}
-			return len(found) <= in.Limit, nil
+			return len(found) <= size, nil
 		})
 	}
-	if len(found) > in.Limit {
-		found = found[:in.Limit]
-		next = &found[in.Limit-1].ID
+	if err != nil {
+		return nil, nil, refuse(filter.After, err)
 	}
-	return found, next, err
+	if len(found) > size {
+		found = found[:size]
+		next = &found[size-1].ID
+	}
+	return found, hide(ctx, next), nil
 }
 
 // scan calls f for the actions after one, in the order of their creation, until it returns
-// false. It reads atOnce actions at a time, and no more than `most`: after those, next is where
+// false. It reads as many at a time as the filter's limit, and no more than maxScan: after those, next is where
 // to continue. It passes over actions of tenants beyond the sender's limits.
-func (s *server) scan(ctx context.Context, after string, atOnce, most int, f func(*bulk.Action) (more bool, err error)) (next *string, err error) {
-	for most > 0 {
-		limit := min(atOnce, most)
-		actions, err := s.engine.Actions(ctx, bulk.ActionFilter{After: after, Limit: limit})
+func (s *server) scan(ctx context.Context, filter bulk.ActionFilter, f func(*bulk.Action) (more bool, err error)) (next *string, err error) {
+	after := filter.After
+	for most := maxScan; most > 0; {
+		limit := min(filter.Limit, most)
+		actions, err := s.engine.Actions(ctx, bulk.ActionFilter{Unfinished: filter.Unfinished, After: after, Limit: limit})
 		if err != nil {
 			return nil, err
 		}

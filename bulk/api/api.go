@@ -35,10 +35,12 @@ type Engine interface {
 
 	// Why explains where a job is; bulk.FirstJob is the first that has not ended.
 	Why(ctx context.Context, id string, index int64) (bulk.Explanation, error)
+	// Workforces are by type.
+	Workforces(ctx context.Context) ([]bulk.Workforce, error)
 
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error)
-	// Replay makes a new action of the dead letters of a finished one.
-	Replay(ctx context.Context, id string) (bulk.Action, error)
+	// Replay makes a new action of dead letters of a finished one.
+	Replay(ctx context.Context, id string, only bulk.FailureFilter) (bulk.Action, error)
 
 	// Lease waits up to wait for the first job.
 	Lease(ctx context.Context, request bulk.LeaseRequest, wait time.Duration) ([]bulk.Job, error)
@@ -130,6 +132,7 @@ func Register(to *edge.API, engine Engine, options ...Option) {
 	s.registerJobs()
 	s.registerEnqueue()
 	s.registerWhy()
+	s.registerWaits()
 	s.registerWatch()
 	s.registerLeases()
 	s.registerDeadLetters()

@@ -145,7 +145,7 @@ func TestDocument(t *testing.T) {
 		"GET /v1/actions/{id}/failures", "GET /v1/actions/{id}/watch", "GET /v1/actions/{id}/jobs/{index}", "POST /v1/changes",
 		"GET /v1/tenants/{id}", "PUT /v1/tenants/{id}", "GET /v1/targets/{name}", "PUT /v1/targets/{name}",
 		"GET /v1/types/{type}", "PUT /v1/types/{type}", "GET /v1/limits", "PUT /v1/limits",
-		"GET /v1/schedules", "PUT /v1/schedules/{name}", "GET /v1/schedules/{name}", "DELETE /v1/schedules/{name}",
+		"GET /v1/schedules", "PUT /v1/schedules/{name}", "GET /v1/schedules/{name}", "GET /v1/streams", "GET /v1/waits", "GET /v1/workers", "DELETE /v1/schedules/{name}",
 		"POST /v1/schedules/{name}/pause", "POST /v1/schedules/{name}/resume", "POST /v1/schedules/{name}/run",
 		"POST /v1/leases", "POST /v1/leases/ack", "POST /v1/leases/extend",
 		"GET /v1/dead-letters", "POST /v1/dead-letters/replay", "POST /v1/jobs",
@@ -225,6 +225,7 @@ func TestEngineErrors(t *testing.T) {
 	for _, operation := range engineOperations {
 		f := newFixture(t)
 		f.create("a")
+		f.engine.edit("a", func(a *fakeAction) { a.Failed = 1 })
 		for _, failure := range failures {
 			f.log.text.Reset()
 			f.engine.fail[operation.engine] = failure.err

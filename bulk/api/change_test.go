@@ -99,6 +99,8 @@ func TestChanges(t *testing.T) {
 			engine.Wait(t, fmt.Sprint("a", i))
 		}
 		f.wantChanges(`{"do":"replay","tenant":"even","dry_run":true}`, 20, 10, 30)
+		f.wantChanges(`{"do":"replay","action":"a2","error":"RETRIED","dry_run":true}`, 1, 1, 3)
+		f.wantChanges(`{"do":"replay","cause":"5xx"}`, 30, 0, 0)
 		f.wantChanges(`{"do":"replay","tenant":"even","type":"send","limit":3}`, 10, 10, 30)
 		f.wantChanges(`{"do":"replay","tenant":"odd","status":"FAILED"}`, 0, 0, 0)
 		f.wantChanges(`{"do":"cancel","status":"COMPLETED"}`, 0, 0, 0)
@@ -145,6 +147,9 @@ func TestChangesThatAreRefused(t *testing.T) {
 			`{"do":"pause","all":true,"after":"a"}`:    "after",
 			`{"do":"pause","all":true,"after":"1/a"}`:  "after",
 			`{"do":"pause","status":"running"}`:        "status",
+			`{"do":"pause","cause":"5xx"}`:             "do",
+			`{"do":"replay","cause":"5xx","all":true}`: "all",
+			`{"do":"replay","cause":"60"}`:             "cause",
 		} {
 			a := f.do(422, "POST", "/v1/changes", body)
 			if len(a.problem.Errors) != 1 || a.problem.Errors[0].Field != field {

@@ -113,7 +113,7 @@ func TestClientDeadLettersAndLeases(t *testing.T) {
 	if len(letters.DeadLetters) != 2 || *letters.Next != "a-1" {
 		t.Fatalf("%+v", letters)
 	}
-	if created := must[wire.Created](t)(c.Replay(ctx, "a")); created.Status != wire.StatusCreated {
+	if created := must[wire.Created](t)(c.Replay(ctx, wire.Replay{Action: "a"})); created.Status != wire.StatusCreated {
 		t.Fatalf("%+v", created)
 	}
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -43,6 +41,7 @@ func (s *server) registerDeadLetters() {
 }
 
 type inFailures struct {
+	wire.FailureFilter
 	ID     string `path:"id" doc:"The action's id."`
 	From   int64  `query:"from" minimum:"0" doc:"The least index."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most jobs of a JSON page."`
@@ -58,72 +57,59 @@ func (in *inFailures) csv() bool {
 }
 
 func (s *server) failures(ctx context.Context, in *inFailures) (*huma.StreamResponse, error) {
-	first, err := s.engine.DeadLetters(ctx, in.ID, in.From, in.page()+1)
+	limit := in.Limit
+	if in.csv() {
+		limit = csvPage
+	}
+	filter := bulk.LetterFilter{FailureFilter: bulk.FailureFilter(in.FailureFilter), Action: in.ID, Limit: limit}
+	if in.From > 0 {
+		filter.After = bulk.JobID(in.ID, in.From-1)
+	}
+	first, err := bulk.FindLetters(ctx, s.engine, filter)
 	if err != nil {
 		return nil, refuse(in.ID, err)
 	}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		_, w := humago.Unwrap(hctx)
 		if in.csv() {
-			s.failuresCSV(ctx, in, w, first)
+			s.failuresCSV(ctx, filter, w, first)
 			return
 		}
 		w.Header().Set("Content-Type", jsonType)
-		_ = json.NewEncoder(w).Encode(in.object(first))
+		_ = json.NewEncoder(w).Encode(failuresOf(first))
 	}}, nil
 }
 
-// page returns how many failures are read at one time.
-func (in *inFailures) page() int {
-	if in.csv() {
-		return csvPage
-	}
-	return in.Limit
-}
-
-// object returns a page of the letters, of which there may be one more than fit. If their
-// size has ended the page, there may be more.
-func (in *inFailures) object(letters []bulk.DeadLetter) wire.Failures {
-	page := wire.Failures{Failures: []wire.DeadLetter{}}
-	for _, letter := range letters[:min(len(letters), in.Limit)] {
-		page.Failures = append(page.Failures, deadLetter(letter))
-	}
-	if len(letters) > in.Limit {
-		page.Next = &letters[in.Limit].Index
-	} else if payloadBytes(letters) >= bulk.MaxPageBytes {
-		next := letters[len(letters)-1].Index + 1
-		page.Next = &next
+// failuresOf returns the JSON object of a page of the letters of one action.
+func failuresOf(letters bulk.Letters) wire.Failures {
+	page := wire.Failures{Failures: deadLetters(letters)}
+	if _, index, err := bulk.ParseJobID(letters.Next); err == nil {
+		index++
+		page.Next = &index
 	}
 	return page
 }
 
-func payloadBytes(letters []bulk.DeadLetter) (bytes int) {
-	for i := range letters {
-		bytes += len(letters[i].Payload)
-	}
-	return bytes
-}
-
 // failuresCSV writes all failures, page by page. If a page cannot be read, it aborts
 // the connection, so that the client does not mistake a part for the whole.
-func (s *server) failuresCSV(ctx context.Context, in *inFailures, w http.ResponseWriter, letters []bulk.DeadLetter) {
+func (s *server) failuresCSV(ctx context.Context, filter bulk.LetterFilter, w http.ResponseWriter, page bulk.Letters) {
 	out := edge.NewStream(w, csvType+"; charset=utf-8; header=present")
 	var text bytes.Buffer
 	rows := csv.NewWriter(&text)
 	_ = rows.Write(csvColumns) // A bytes.Buffer returns no errors.
 	for {
-		for i := range letters {
-			_ = rows.Write(csvRow(&letters[i]))
+		for i := range page.Found {
+			_ = rows.Write(csvRow(&page.Found[i].DeadLetter))
 		}
 		rows.Flush()
-		if out.Send(text.Bytes()) != nil || len(letters) == 0 {
+		if out.Send(text.Bytes()) != nil || page.Next == "" {
 			return
 		}
 		text.Reset()
+		filter.After = page.Next
 		var err error
-		letters, err = s.engine.DeadLetters(ctx, in.ID, letters[len(letters)-1].Index+1, csvPage)
-		if err != nil {
-			s.part.Failed(ctx, failuresID, refuse(in.ID, err))
+		if page, err = bulk.FindLetters(ctx, s.engine, filter); err != nil {
+			s.part.Failed(ctx, failuresID, refuse(filter.Action, err))
 			panic(http.ErrAbortHandler)
 		}
 	}
@@ -143,106 +129,47 @@ func csvRow(d *bulk.DeadLetter) []string {
 }
 
 type inDeadLetters struct {
+	wire.FailureFilter
 	Action string `query:"action" doc:"Only those of this action."`
 	Tenant string `query:"tenant" doc:"Only those of this tenant."`
+	Type   string `query:"type" doc:"Only those of jobs of this type."`
+	Target string `query:"target" doc:"Only those of jobs with the target of this name."`
 	After  string `query:"after" doc:"What the page before gave as next."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The most jobs of a page."`
 }
 
 func (s *server) deadLetters(ctx context.Context, in *inDeadLetters) (*object[wire.DeadLetters], error) {
-	out := &object[wire.DeadLetters]{Body: wire.DeadLetters{DeadLetters: []wire.DeadLetter{}}}
-	var err error
-	if in.After, err = reveal(ctx, in.After); err != nil {
+	after, err := reveal(ctx, in.After)
+	if err != nil {
 		return nil, err
 	}
-	list := &letterList{server: s, in: in, page: &out.Body}
-	if err := list.fill(ctx); err != nil {
+	filter := bulk.LetterFilter{
+		FailureFilter: bulk.FailureFilter(in.FailureFilter), Action: in.Action, Tenant: in.Tenant, Type: in.Type, Target: in.Target,
+		After: after, Limit: in.Limit, Sees: func(tenant string) bool { return sees(ctx, tenant) },
+	}
+	page, err := bulk.FindLetters(ctx, s.engine, filter)
+	if err != nil {
 		return nil, refuse(in.Action, err)
 	}
-	out.Body.Next = hide(ctx, out.Body.Next)
+	out := &object[wire.DeadLetters]{Body: wire.DeadLetters{DeadLetters: deadLetters(page)}}
+	if page.Next != "" {
+		out.Body.Next = hide(ctx, &page.Next)
+	}
 	return out, nil
 }
 
+func deadLetters(page bulk.Letters) []wire.DeadLetter {
+	objects := make([]wire.DeadLetter, len(page.Found))
+	for i := range page.Found {
+		objects[i] = deadLetter(page.Found[i].DeadLetter)
+	}
+	return objects
+}
+
 func (s *server) replay(ctx context.Context, in *object[wire.Replay]) (*outCreated, error) {
-	action, err := s.engine.Replay(ctx, in.Body.Action)
+	action, err := s.engine.Replay(ctx, in.Body.Action, bulk.FailureFilter(in.Body.FailureFilter))
 	if err != nil {
 		return nil, refuse(in.Body.Action, err)
 	}
 	return createdAnswer(action), nil
-}
-
-// letterList collects one page of dead letters from one action or from many. Its
-// cursor is the id of the last job that was read.
-type letterList struct {
-	server *server
-	in     *inDeadLetters
-	page   *wire.DeadLetters
-	bytes  int // of the payloads of the page
-}
-
-func (l *letterList) fill(ctx context.Context) error {
-	action, from, err := l.cursor()
-	if err != nil {
-		return err
-	}
-	if action != "" {
-		full, err := l.collect(ctx, action, from)
-		if err != nil || full || l.in.Action != "" {
-			return err
-		}
-	}
-	last, err := l.server.scan(ctx, action, maxLetterScan, maxLetterScan, func(a *bulk.Action) (bool, error) {
-		if a.Failed == 0 || l.in.Tenant != "" && l.in.Tenant != a.Tenant {
-			return true, nil
-		}
-		full, err := l.collect(ctx, a.ID, 0)
-		return !full, err
-	})
-	if last != nil {
-		next := bulk.JobID(*last, math.MaxInt64)
-		l.page.Next = &next
-	}
-	return err
-}
-
-// cursor is the action and the index to begin with; the action is empty for the
-// first of all.
-func (l *letterList) cursor() (action string, from int64, err error) {
-	if l.in.After == "" {
-		return l.in.Action, 0, nil
-	}
-	action, index, err := bulk.ParseJobID(l.in.After)
-	if err != nil || (l.in.Action != "" && action != l.in.Action) {
-		return "", 0, edge.Invalid("after", "want the next of the page before")
-	}
-	if index == math.MaxInt64 {
-		return action, index, nil
-	}
-	return action, index + 1, nil
-}
-
-// collect adds the letters of one action from an index on. It reports whether the
-// page is full, and then where the next one begins.
-func (l *letterList) collect(ctx context.Context, action string, from int64) (full bool, err error) {
-	room := l.in.Limit - len(l.page.DeadLetters)
-	letters, err := l.server.engine.DeadLetters(ctx, action, from, room+1)
-	if errors.Is(err, bulk.ErrNotFound) && l.in.Action == "" {
-		return false, nil // It was forgotten since it was listed.
-	}
-	if err != nil {
-		return false, err
-	}
-	for i := range letters[:min(len(letters), room)] {
-		l.page.DeadLetters = append(l.page.DeadLetters, deadLetter(letters[i]))
-		if l.bytes += len(letters[i].Payload); l.bytes >= bulk.MaxPageBytes {
-			full = true
-			break
-		}
-	}
-	if len(letters) <= room && !full {
-		return false, nil
-	}
-	next := l.page.DeadLetters[len(l.page.DeadLetters)-1].ID
-	l.page.Next = &next
-	return true, nil
 }

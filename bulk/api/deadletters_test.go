@@ -35,7 +35,7 @@ func TestFailuresJSON(t *testing.T) {
 	f := newFixture(t)
 	f.failed("a", 1, 3, 5)
 	a := f.do(200, "GET", "/v1/actions/a/failures?from=2&limit=1", "")
-	want := `{"failures":[{"id":"a-3","action":"a","index":3,"payload":{"n":"3, \"x\""},"error":"no, \"really\"\nnot","attempts":4,"failed_at":"2026-01-02T02:04:05Z"}],"next":5}`
+	want := `{"failures":[{"id":"a-3","action":"a","index":3,"payload":{"n":"3, \"x\""},"error":"no, \"really\"\nnot","cause":"","attempts":4,"failed_at":"2026-01-02T02:04:05Z"}],"next":4}`
 	if got := strings.TrimSpace(a.Body.String()); got != want {
 		t.Fatalf("got %s; want %s", got, want)
 	}
@@ -138,7 +138,7 @@ func TestFailuresOfManyBytes(t *testing.T) {
 // TestFailuresCSVCut: a client must not take a part for the whole.
 func TestFailuresCSVCut(t *testing.T) {
 	f := newFixture(t)
-	f.failed("a", 1, 2)
+	f.failed("a", make([]int64, 1000)...)
 	w := &failAfter{ResponseRecorder: httptest.NewRecorder(), do: func() { f.engine.fail["DeadLetters"] = errors.New("a bad sector") }}
 	defer func() {
 		if cut, _ := recover().(error); !errors.Is(cut, http.ErrAbortHandler) || !strings.Contains(f.log.String(), "a bad sector") {
@@ -176,6 +176,8 @@ func TestDeadLetters(t *testing.T) {
 		{"?limit=1&tenant=acme", []string{"a-0", "a-1", "b-7"}},
 		{"?limit=2&action=c", []string{"c-1", "c-2", "c-3"}},
 		{"?limit=2&action=clean", nil},
+		{"?limit=1&type=echo&error=REALLY&since=2026-01-02T02:04:05Z&until=2026-01-02T02:04:06Z", []string{"a-0", "a-1", "b-7", "c-1", "c-2", "c-3"}},
+		{"?cause=5xx", nil}, {"?target=shop", nil}, {"?until=2026-01-02T02:04:05Z", nil},
 	}
 	for _, test := range tests {
 		var got []string
@@ -195,7 +197,9 @@ func TestDeadLetters(t *testing.T) {
 		}
 	}
 	f.do(404, "GET", "/v1/dead-letters?action=none", "")
-	f.do(422, "GET", "/v1/dead-letters?after=x", "")
+	for _, query := range []string{"after=x", "cause=56x", "since=yesterday", "since=2026-01-02T02:04:05Z&until=2026-01-02T02:04:05Z"} {
+		f.do(422, "GET", "/v1/dead-letters?"+query, "")
+	}
 	f.do(422, "GET", "/v1/dead-letters?after=a-1&action=b", "")
 	// The action of the cursor may have been forgotten.
 	f.do(200, "GET", "/v1/dead-letters?after=gone-1", "")
@@ -204,7 +208,7 @@ func TestDeadLetters(t *testing.T) {
 // TestDeadLettersOfManyActions: one page looks at a bounded number of actions.
 func TestDeadLettersOfManyActions(t *testing.T) {
 	f := newFixture(t)
-	for i := range 1000 {
+	for i := range bulk.MaxLetterActions {
 		f.engine.actions = append(f.engine.actions, &fakeAction{Action: bulk.Action{Spec: bulk.Spec{ID: fmt.Sprint("clean", i)}}})
 	}
 	f.failed("a", 0)
@@ -226,6 +230,13 @@ func TestReplay(t *testing.T) {
 	if got := strings.TrimSpace(a.Body.String()); got != `{"id":"made-1","status":"CREATED"}` || a.Header().Get("Location") != "/v1/actions/made-1" {
 		t.Fatal(got, a.Header())
 	}
+	f.failed("some", 0)
+	f.do(201, "POST", "/v1/dead-letters/replay", `{"action":"some","cause":"5xx","since":"2026-01-02T02:04:05Z"}`)
+	last := f.engine.actions[len(f.engine.actions)-1]
+	if last.ReplayOf != "some" || last.ReplayPart.Cause != "5xx" || !last.ReplayPart.Since.Equal(start) {
+		t.Errorf("the replay of some is %+v, of %+v", last.Spec, last.ReplayPart)
+	}
+	f.do(422, "POST", "/v1/dead-letters/replay", `{"action":"some","cause":"56x"}`)
 	f.create("b")
 	if a := f.do(409, "POST", "/v1/dead-letters/replay", `{"action":"b"}`); a.problem.Code != wire.CodeStatus {
 		t.Fatal(a.problem)

@@ -259,7 +259,8 @@ func (e *fakeEngine) DeadLetters(_ context.Context, id string, from int64, limit
 	return page, nil
 }
 
-func (e *fakeEngine) Replay(ctx context.Context, id string) (bulk.Action, error) {
+// Replay makes a replay of the dead letters that are selected, without them.
+func (e *fakeEngine) Replay(ctx context.Context, id string, only bulk.FailureFilter) (bulk.Action, error) {
 	now, err := e.Action(ctx, id)
 	if err != nil {
 		return bulk.Action{}, err
@@ -269,7 +270,7 @@ func (e *fakeEngine) Replay(ctx context.Context, id string) (bulk.Action, error)
 		return bulk.Action{}, err
 	}
 	spec := old.Spec
-	spec.ID, spec.ReplayOf = "", id
+	spec.ID, spec.ReplayOf, spec.ReplayPart = "", id, &bulk.ReplayPart{FailureFilter: only}
 	replay, _, err := e.Create(ctx, spec)
 	return replay, err
 }

@@ -57,10 +57,8 @@ const (
 
 	// csvPage is how many failures are read at one time for a CSV answer.
 	csvPage = 500
-	// maxScan is how many actions one page of actions looks at, and maxLetterScan one
-	// of dead letters, which reads those of each.
-	maxScan       = 10_000
-	maxLetterScan = 1000
+	// maxScan is how many actions one page of actions looks at.
+	maxScan = 10_000
 
 	// maxSettle bounds returning leases after their request ended.
 	maxSettle = 5 * time.Second

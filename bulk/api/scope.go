@@ -87,8 +87,8 @@ func (s scoped) Cancel(ctx context.Context, id string) (bulk.Action, error) {
 }
 
 // Replay implements Engine.
-func (s scoped) Replay(ctx context.Context, id string) (bulk.Action, error) {
-	return about(ctx, id, s.reach, s.Engine.Replay)
+func (s scoped) Replay(ctx context.Context, id string, only bulk.FailureFilter) (bulk.Action, error) {
+	return about(ctx, id, s.reach, func(ctx context.Context, id string) (bulk.Action, error) { return s.Engine.Replay(ctx, id, only) })
 }
 
 // Append implements Engine.
@@ -139,12 +139,15 @@ func (s scoped) Enqueue(ctx context.Context, job bulk.NewJob) (bulk.Enqueued, er
 	return s.Engine.Enqueue(ctx, job)
 }
 
-// Change implements Engine. Those who do not see all tenants name one.
+// Change implements Engine. Those who do not see all tenants name one, or an action.
 func (s scoped) Change(ctx context.Context, change bulk.Change) (bulk.Changed, error) {
-	if err := mayChange(ctx, change.Tenant); err != nil {
+	err := mayChange(ctx, change.Tenant)
+	if change.Action != "" {
+		err = s.reach(ctx, change.Action)
+	}
+	if err != nil {
 		return bulk.Changed{}, err
 	}
-	var err error
 	if change.After, err = reveal(ctx, change.After); err != nil {
 		return bulk.Changed{}, err
 	}

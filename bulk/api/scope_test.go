@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,7 +30,7 @@ type twoTenants struct {
 var names = []string{"acme", "other"}
 
 func actionOf(tenant string) bulk.Action {
-	return bulk.Action{Spec: bulk.Spec{ID: tenant, Tenant: tenant}, Counts: bulk.Counts{Failed: 1}}
+	return bulk.Action{Spec: bulk.Spec{ID: tenant, Tenant: tenant, Stream: true}, Counts: bulk.Counts{Failed: 1, Pending: 1}}
 }
 
 func (e *twoTenants) Action(_ context.Context, id string) (bulk.Action, error) {
@@ -38,7 +39,7 @@ func (e *twoTenants) Action(_ context.Context, id string) (bulk.Action, error) {
 
 func (e *twoTenants) Actions(_ context.Context, filter bulk.ActionFilter) (all []bulk.Action, err error) {
 	for _, name := range names {
-		if name > filter.After && len(all) < filter.Limit {
+		if name > filter.After && len(all) < cmp.Or(filter.Limit, filter.Look) {
 			all = append(all, actionOf(name))
 		}
 	}
@@ -97,7 +98,7 @@ func TestASubmitterSeesItsTenantsAlone(t *testing.T) {
 		handler.ServeHTTP(w, request.WithContext(access.With(request.Context(), sender)))
 		return w
 	}
-	listed := map[string]string{"GET /v1/actions": "acme", "GET /v1/dead-letters": "acme", "GET /v1/schedules": "acme"}
+	listed := map[string]string{"GET /v1/actions": "acme", "GET /v1/dead-letters": "acme", "GET /v1/schedules": "acme", "GET /v1/streams": "acme", "GET /v1/waits": "acme"}
 	for route, id := range operations(t, handler) {
 		if !sender.May(access.Operation(id)) || id == "acknowledge-leases" || id == "extend-leases" { // leases are those of the worker
 			continue
@@ -123,6 +124,9 @@ func TestASubmitterSeesItsTenantsAlone(t *testing.T) {
 			}
 		}
 	}
+	if w := ask("POST /v1/changes", "application/json", `{"do":"cancel","action":"other"}`); w.Code != http.StatusNotFound {
+		t.Errorf("a change of an action of another tenant: %d %s", w.Code, w.Body)
+	}
 	for _, query := range []string{"?status=RUNNING", "?tenant=other", "?status=RUNNING&tenant=other"} {
 		if w := ask("GET /v1/actions"+query, "", ""); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "other") {
 			t.Errorf("%s: %d %s", query, w.Code, w.Body)
@@ -144,10 +148,15 @@ type manyOthers struct {
 
 func (e *manyOthers) Actions(_ context.Context, filter bulk.ActionFilter) (all []bulk.Action, err error) {
 	after, _ := strconv.Atoi(strings.TrimPrefix(filter.After, "other-"))
-	for n := after + 1; n <= 30_000 && len(all) < filter.Limit; n++ {
+	for n := after + 1; n <= 30_000; n++ {
 		a := actionOf("other")
 		a.ID = fmt.Sprint("other-", n)
-		all = append(all, a)
+		switch all = append(all, a); len(all) {
+		case filter.Limit:
+			return all, nil
+		case filter.Look:
+			return all, &bulk.LookError{After: a.ID}
+		}
 	}
 	return all, nil
 }

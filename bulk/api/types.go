@@ -97,6 +97,7 @@ func deadLetter(d bulk.DeadLetter) wire.DeadLetter {
 		Index:    d.Index,
 		Payload:  value(d.Payload),
 		Error:    d.Error,
+		Cause:    bulk.Cause(d.Error),
 		Attempts: d.Attempts,
 		FailedAt: d.FailedAt.UTC(),
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxExplained bounds the jobs that are explained at a time, since each reads the backlog
-	// of all tenants; explainWait is how long a request waits for a place.
+	// maxExplained bounds the requests that explain jobs at a time, since each reads the backlog
+	// of all tenants, for each job; explainWait is how long a request waits for a place.
 	maxExplained = 2
 	explainWait  = 5 * time.Second
 )
@@ -40,10 +40,9 @@ func (s *server) why(ctx context.Context, in *inJob) (*object[wire.JobState], er
 			return nil, edge.Invalid("index", "want an index from 0, or first")
 		}
 	}
-	leave, ok := s.explained.enter(ctx, "")
-	if !ok {
-		return nil, edge.Refuse(http.StatusServiceUnavailable, wire.CodeBusy,
-			fmt.Sprintf("%d jobs are being explained, which is the most: try again", maxExplained)).RetryAfter(time.Second)
+	leave, err := s.explaining(ctx)
+	if err != nil {
+		return nil, err
 	}
 	defer leave()
 	x, err := s.engine.Why(ctx, in.ID, index)
@@ -57,6 +56,16 @@ func (s *server) why(ctx context.Context, in *inJob) (*object[wire.JobState], er
 	state := s.jobState(&x)
 	state.Result, err = bulk.ResultJSON(x.Job.Result)
 	return &object[wire.JobState]{Body: state}, err
+}
+
+// explaining waits for a place to explain jobs, which leave gives back.
+func (s *server) explaining(ctx context.Context) (leave func(), err error) {
+	leave, ok := s.explained.enter(ctx, "")
+	if !ok {
+		return nil, edge.Refuse(http.StatusServiceUnavailable, wire.CodeBusy,
+			fmt.Sprintf("%d requests explain why jobs wait, which is the most: try again", maxExplained)).RetryAfter(time.Second)
+	}
+	return leave, nil
 }
 
 // jobState returns the JSON object of an explanation.

@@ -26,6 +26,9 @@ func (e *fakeEngine) Why(_ context.Context, id string, index int64) (bulk.Explan
 	if err = cmp.Or(err, e.fail["Why"]); err != nil {
 		return bulk.Explanation{}, err
 	}
+	if index == bulk.FirstJob && a.Ready > 0 {
+		index = 0
+	}
 	if index >= a.Received || index < 0 {
 		return bulk.Explanation{}, &bulk.NoJobError{ID: id, Index: index, Received: a.Received}
 	}

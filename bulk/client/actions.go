@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -46,8 +47,11 @@ type ActionFilter struct {
 
 // Actions returns a page of actions in the order of their creation.
 func (c *Client) Actions(ctx context.Context, f ActionFilter) (wire.Actions, error) {
-	q := query("tenant", f.Tenant, "status", f.Status, "after", f.After, "limit", f.Limit)
-	return ask[wire.Actions](ctx, c, call{Method: "GET", Path: at("actions"), Query: q})
+	return ask[wire.Actions](ctx, c, call{Method: "GET", Path: at("actions"), Query: f.query()})
+}
+
+func (f *ActionFilter) query() url.Values {
+	return query("tenant", f.Tenant, "status", f.Status, "after", f.After, "limit", f.Limit)
 }
 
 // Pause admits no further job of the action until it is resumed.
@@ -90,6 +94,21 @@ func (c *Client) Change(ctx context.Context, change wire.Change) (wire.Changed, 
 	return ask[wire.Changed](ctx, c, call{Method: "POST", Path: at("changes"), Body: change})
 }
 
+// Streams returns a page of the streams that match, in the order of their creation.
+func (c *Client) Streams(ctx context.Context, f ActionFilter) (wire.Actions, error) {
+	return ask[wire.Actions](ctx, c, call{Method: "GET", Path: at("streams"), Query: f.query()})
+}
+
+// Waits returns a page of the unfinished actions with jobs that wait, and why. Empty tenant: of all. Limit is at most 100; 0 is 20.
+func (c *Client) Waits(ctx context.Context, tenant, after string, limit int) (wire.WaitingActions, error) {
+	return ask[wire.WaitingActions](ctx, c, call{Method: "GET", Path: at("waits"), Query: query("tenant", tenant, "after", after, "limit", limit)})
+}
+
+// Workers returns a page of the job types after one, by name: who runs the jobs of each. Limit is at most 1,000, as is 0.
+func (c *Client) Workers(ctx context.Context, after string, limit int) (wire.Workers, error) {
+	return ask[wire.Workers](ctx, c, call{Method: "GET", Path: at("workers"), Query: query("after", after, "limit", limit)})
+}
+
 // Failures returns a page of the failed jobs of an action, from an index on. Limit is at most
 // 1,000; 0 is 100.
 func (c *Client) Failures(ctx context.Context, id string, from int64, limit int) (wire.Failures, error) {
@@ -115,7 +134,9 @@ func (c *Client) FailuresCSV(ctx context.Context, id string, w io.Writer) error 
 
 // DeadLetterFilter selects dead letters; the zero value selects the first page of all.
 type DeadLetterFilter struct {
-	Action, Tenant string
+	wire.FailureFilter
+	// Target is the name of a target.
+	Action, Tenant, Type, Target string
 	// After is Next of the previous page.
 	After string
 	// Limit is the maximum of jobs of a page, at most 1,000; 0 is 100.
@@ -125,14 +146,23 @@ type DeadLetterFilter struct {
 // DeadLetters returns a page of the failed jobs of one action or of all. A page
 // may be empty and have a Next.
 func (c *Client) DeadLetters(ctx context.Context, f DeadLetterFilter) (wire.DeadLetters, error) {
-	q := query("action", f.Action, "tenant", f.Tenant, "after", f.After, "limit", f.Limit)
+	q := query("action", f.Action, "tenant", f.Tenant, "type", f.Type, "target", f.Target, "cause", f.Cause, "error", f.Error,
+		"since", timeText(f.Since), "until", timeText(f.Until), "after", f.After, "limit", f.Limit)
 	return ask[wire.DeadLetters](ctx, c, call{Method: "GET", Path: at("dead-letters"), Query: q})
 }
 
-// Replay runs the dead letters of a finished action, or of a stream, again, in a new action. It is not retried
+// timeText returns a time as a parameter has it: empty if it is zero.
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// Replay runs dead letters of a finished action, or of a stream, again, in a new action. It is not retried
 // after a failed connection: that could replay them twice.
-func (c *Client) Replay(ctx context.Context, id string) (wire.Created, error) {
-	return ask[wire.Created](ctx, c, call{Method: "POST", Path: at("dead-letters", "replay"), Body: wire.Replay{Action: id}, Once: true})
+func (c *Client) Replay(ctx context.Context, replay wire.Replay) (wire.Created, error) {
+	return ask[wire.Created](ctx, c, call{Method: "POST", Path: at("dead-letters", "replay"), Body: replay, Once: true})
 }
 
 // Lease leases ready jobs. It is not retried after a failed connection: the jobs of the lost

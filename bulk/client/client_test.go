@@ -101,7 +101,7 @@ func TestRetries(t *testing.T) {
 				began := time.Now()
 				var err error
 				if test.once {
-					_, err = c.Replay(t.Context(), "a")
+					_, err = c.Replay(t.Context(), wire.Replay{Action: "a"})
 				} else {
 					_, err = c.Pause(t.Context(), "a")
 				}

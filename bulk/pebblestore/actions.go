@@ -248,6 +248,10 @@ func (c *call) transition(number uint64, next bulk.Action, transition bulk.Trans
 	switch transition.Kind {
 	case bulk.Replayed:
 		c.deleteDead(number, transition.Total)
+	case bulk.DropLetters:
+		for _, index := range transition.Letters {
+			c.keep(c.batch.Delete(indexKey(keyDead, number, uint32(min(index, MaxJobs))), nil))
+		}
 	case bulk.Forget:
 		if a != nil { // canceled, with jobs in flight
 			s.landAll(a)

@@ -27,6 +27,7 @@ type change struct {
 	Set     map[string]any `json:"set"`
 	Effect  string         `json:"effect"`
 	Below   int64          `json:"below"`
+	Letters []int64        `json:"letters,omitempty"`
 	Retires bool           `json:"retires"`
 	Live    bool           `json:"live"`
 }
@@ -167,6 +168,8 @@ func changeOf(st *stored, next bulk.Action, move bulk.Transition) change {
 	case bulk.Replayed:
 		c.Guards["finished"], c.Guards["replays"] = r.Finished, r.Replays
 		c.Effect, c.Below = "replayed", move.Total
+	case bulk.DropLetters:
+		c.Guards["finished"], c.Effect, c.Letters = r.Finished, "drop", move.Letters
 	case bulk.Forget:
 		c.Effect, c.Landed = "forget", nil
 	}

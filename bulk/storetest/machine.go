@@ -205,6 +205,11 @@ func (m *machine) transition(a *modelAction, transition bulk.Transition) {
 		a.cancel()
 	}
 	a.ended = a.ended || a.status.Final()
+	if transition.Kind == bulk.DropLetters && was.Replayable() {
+		for _, index := range transition.Letters {
+			a.replayed, a.jobs[index].replayed = true, a.jobs[index].replayed || a.jobs[index].state == modelFailed
+		}
+	}
 	if now.Replays > was.Replays {
 		a.replayed = true
 		for _, j := range a.jobs[:transition.Total] {
@@ -238,6 +243,10 @@ func (m *machine) randomTransition(t *rapid.T) {
 	case bulk.Replayed:
 		transition.Total = rapid.Int64Range(0, int64(len(a.jobs))).Draw(t, "below")
 		transition.From = uint64(m.action(a.ID).Replays + rapid.SampledFrom([]int{0, 0, 1}).Draw(t, "replays"))
+	case bulk.DropLetters:
+		if jobs := len(a.jobs); jobs > 0 {
+			transition.Letters = rapid.SliceOfN(rapid.Int64Range(0, int64(jobs)-1), 0, 3).Draw(t, "letters")
+		}
 	case bulk.Reduce:
 		transition.Reduced = a.last.Batches
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/internal/testkit/ports"
 )
 
@@ -71,7 +72,7 @@ func TestContextEndsTheAttempt(t *testing.T) {
 		defer cancel()
 		_, err := newHandler(t, Options{}).Handle(ctx, jobTo(server.URL))
 		if got, _ := kindOf(err); got != transientKind || !errors.Is(err, context.DeadlineExceeded) ||
-			!strings.Contains(err.Error(), "no full answer within the attempt's timeout") {
+			!strings.Contains(err.Error(), "no full answer within the attempt's timeout") || bulk.Cause(err.Error()) != bulk.CauseTimeout {
 			t.Fatalf("Handle = %v", err)
 		}
 	})

@@ -149,6 +149,9 @@ func TestRefusals(t *testing.T) {
 				(test.status >= 400 && !strings.Contains(text, "no such thing\uFFFD üü")) {
 				t.Errorf("text = %q", text)
 			}
+			if cause := bulk.Cause(err.Error()); cause != strconv.Itoa(test.status) {
+				t.Errorf("%v has the cause %q", err, cause)
+			}
 			var status *StatusError
 			if test.want != throttledKind && (!errors.As(err, &status) || status.Status != test.status) {
 				t.Errorf("%#v: want a *StatusError of %d", err, test.status)

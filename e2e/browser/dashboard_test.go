@@ -189,7 +189,7 @@ func TestDashboard(t *testing.T) {
 	pages := map[string]string{
 		"overview": "", "bulk": "bulk", "bulk-all": "bulk?status=", "action": "bulk/action?name=" + action, "tenants": "bulk/tenants", "targets": "bulk/targets",
 		"streams": "bulk/streams", "schedules": "bulk/schedules", "schedule": "bulk/schedule?name=nightly", "failures": "bulk/failures", "failures-of": "bulk/failures?tenant=acme",
-		"workers": "bulk/workers", "confirm-replay": "act?do=replay_tenant&name=acme",
+		"workers": "bulk/workers", "confirm-replay": "act?do=replay_found&name=tenant%3Dacme",
 		"rooms": "rooms", "room": "rooms/room?name=shop", "topics": "topics", "topic": "topics/topic?name=sluice.room.events",
 		"records": "topics/records?name=sluice.room.events&partition=0", "tail": "topics/tail?name=sluice.room.events",
 		"groups": "topics/groups", "group": "topics/group?name=billing", "reset": "topics/reset?name=billing&topic=orders&to=end",

@@ -35,7 +35,7 @@ func TestOneDocument(t *testing.T) {
 			t.Errorf("the document lacks %s", want)
 		}
 	}
-	if len(operations) != 33+20+11 {
+	if len(operations) != 36+20+11 {
 		t.Errorf("the document has %d operations", len(operations))
 	}
 	for _, not := range []string{"ErrorModel", "ErrorDetail"} {

@@ -112,14 +112,56 @@ type Seal struct {
 // Change says which actions to change, and how.
 type Change struct {
 	Do     string `json:"do" enum:"pause,resume,cancel,replay" doc:"What to do. Replay runs the failed jobs of finished actions, and of streams, again; the others look at the actions that have not finished."`
+	Action string `json:"action,omitempty" doc:"Only the action with this id."`
 	Tenant string `json:"tenant,omitempty" doc:"Only the actions of this tenant."`
 	Type   string `json:"type,omitempty" doc:"Only those whose jobs have this type."`
 	Target string `json:"target,omitempty" doc:"Only those with the target of this name."`
 	Status string `json:"status,omitempty" enum:"CREATED,DISPATCHED,RUNNING,AGGREGATING,COMPLETED,FAILED,CANCELED" doc:"Only those in this status."`
-	All    bool   `json:"all,omitempty" doc:"Needed to change every action: without tenant, type, target and status."`
+	FailureFilter
+	All    bool   `json:"all,omitempty" doc:"Needed to change every action: without anything that selects some."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Count what would be changed, and change nothing."`
 	After  string `json:"after,omitempty" maxLength:"160" doc:"The next of the request before."`
 	Limit  int    `json:"limit,omitempty" minimum:"0" maximum:"1000" doc:"The most actions to change; 0 is 1,000."`
+}
+
+// WaitingActions is one page of the actions with jobs that wait, in the order of their creation.
+type WaitingActions struct {
+	Waits []WaitingAction `json:"waits" nullable:"false"`
+	Next  *string         `json:"next" doc:"The after of the next page, which may be empty and have a next itself; null if there is none."`
+}
+
+// WaitingAction is an action with jobs that wait.
+type WaitingAction struct {
+	Tenant  string   `json:"tenant"`
+	Type    string   `json:"type"`
+	Target  string   `json:"target" doc:"The name of its target; empty if it has none."`
+	Waiting int64    `json:"waiting" doc:"How many of its jobs wait: pending, ready and non-ready ones."`
+	Job     JobState `json:"job" doc:"Its first job that has not ended, and why it does not run."`
+}
+
+// Workers is one page of the job types, by name.
+type Workers struct {
+	Workers []Workforce `json:"workers" nullable:"false"`
+	Next    *string     `json:"next" doc:"The after of the next page; null if there is none."`
+}
+
+// Workforce is who runs the jobs of one type, and what there is to do.
+type Workforce struct {
+	Type     string `json:"type"`
+	Workers  int64  `json:"workers" doc:"The workers that the server knows: its own, and the jobs that remote workers have or wait for."`
+	Here     int64  `json:"here" doc:"How many of them are of the server that answers."`
+	Waiting  int64  `json:"waiting" doc:"How many jobs wait in line."`
+	Ready    int64  `json:"ready" doc:"How many jobs are ready to start."`
+	InFlight int64  `json:"in_flight" doc:"How many jobs are being done."`
+	Idle     bool   `json:"idle" doc:"True if jobs are ready and no worker asks for them."`
+}
+
+// FailureFilter selects failed jobs by why and when they failed; those that match all that is given.
+type FailureFilter struct {
+	Cause string    `json:"cause,omitempty" query:"cause" pattern:"^([1-9]([0-9]{2}|xx)|timeout)?$" patternDescription:"a status such as 503, a class such as 5xx, or timeout" doc:"Only failed jobs with this cause: a status of HTTP such as 503, a class of them such as 5xx, or timeout."`
+	Error string    `json:"error,omitempty" query:"error" maxLength:"1024" doc:"Only failed jobs whose error contains this, in upper or lower case."`
+	Since time.Time `json:"since,omitzero" query:"since" doc:"Only jobs that failed at this time or later."`
+	Until time.Time `json:"until,omitzero" query:"until" doc:"Only jobs that failed before this time."`
 }
 
 // Changed counts what a change did.
@@ -137,6 +179,7 @@ type DeadLetter struct {
 	Index    int64           `json:"index" doc:"The job's place in its action, from 0, in upload order."`
 	Payload  json.RawMessage `json:"payload"`
 	Error    string          `json:"error" doc:"Of the last attempt."`
+	Cause    string          `json:"cause" doc:"What the error says: the status of HTTP with which the target answered, or timeout; else empty."`
 	Attempts int             `json:"attempts"`
 	FailedAt time.Time       `json:"failed_at"`
 }
@@ -157,4 +200,5 @@ type DeadLetters struct {
 // Replay asks to run the dead letters of a finished action, or of a stream, again.
 type Replay struct {
 	Action string `json:"action" minLength:"1" doc:"The finished action, or the stream, whose dead letters are run again, in a new action."`
+	FailureFilter
 }

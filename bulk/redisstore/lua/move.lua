@@ -94,6 +94,13 @@ end
 if move.effect == 'pause' then withdraw() end
 if move.effect == 'cancel' then cancelAll() end
 if move.effect == 'replayed' then deleteDead(move.below) end
+if move.effect == 'drop' then
+  for _, index in ipairs(move.letters or {}) do
+    local member = string.format('%d', index)
+    call('ZREM', P .. 'dz:' .. number, member)
+    call('HDEL', P .. 'd:' .. number, member)
+  end
+end
 if move.effect == 'reduce' then
   call('SET', P .. 'z:' .. number, ARGV[6])
   call('LTRIM', P .. 'o:' .. number, a.reduced - a.trimmed, -1)

@@ -22,46 +22,51 @@ import (
 const listPage = 500
 
 func newListCommand(connect connector) *cobra.Command {
-	var tenant, status string
-	var limit int
-	command := onServer(connect, &cobra.Command{
+	return listCommand(connect, server.Actions, &cobra.Command{
 		Use:   "list",
 		Short: "List the actions of a server, in the order of their creation",
 		Example: `  sluice bulk list
   sluice bulk list --tenant acme --status RUNNING
   sluice bulk list --limit 0 --json`,
-		Args: cobra.NoArgs,
-	}, func(ctx context.Context, r *session, _ []string) error {
+	})
+}
+
+func newStreamsCommand(connect connector) *cobra.Command {
+	return listCommand(connect, server.Streams, &cobra.Command{
+		Use:   "streams",
+		Short: "List the streams of a server, of jobs that were enqueued one at a time",
+		Example: `  sluice bulk streams
+  sluice bulk streams --tenant acme --status RUNNING`,
+	})
+}
+
+// listCommand gives a command the flags of a list of actions.
+func listCommand(connect connector, ask func(server, context.Context, client.ActionFilter) (wire.Actions, error), command *cobra.Command) *cobra.Command {
+	var filter client.ActionFilter
+	var limit int
+	command.Args = cobra.NoArgs
+	command = onServer(connect, command, func(ctx context.Context, r *session, _ []string) error {
 		if limit < 0 {
 			return exit.Usage("--limit: %d: want how many actions to list, or 0 for all", limit)
 		}
-		return r.list(ctx, tenant, strings.ToUpper(status), limit)
+		filter.Status = strings.ToUpper(filter.Status)
+		return r.list(limit, func(after string, want int) ([]wire.Action, *string, error) {
+			filter.After, filter.Limit = after, want
+			page, err := ask(r.server, ctx, filter)
+			return page.Actions, page.Next, err
+		})
 	})
-	command.Flags().StringVar(&tenant, "tenant", "", "only the actions of this `tenant`")
-	command.Flags().StringVar(&status, "status", "", "only those in this `status`: CREATED, DISPATCHED, RUNNING,\nAGGREGATING, COMPLETED, FAILED or CANCELED")
+	command.Flags().StringVar(&filter.Tenant, "tenant", "", "only the actions of this `tenant`")
+	command.Flags().StringVar(&filter.Status, "status", "", "only those in this `status`: CREATED, DISPATCHED, RUNNING,\nAGGREGATING, COMPLETED, FAILED or CANCELED")
 	command.Flags().IntVar(&limit, "limit", 100, "list at most so many (0: all)")
 	return command
 }
 
 // list writes actions as a table; with --json it writes each on a line, as they arrive.
-func (r *session) list(ctx context.Context, tenant, status string, limit int) error {
-	var listed []wire.Action
-	more, err := eachOf(limit, listPage, func(after string, want int) ([]wire.Action, *string, error) {
-		page, err := r.server.Actions(ctx, client.ActionFilter{Tenant: tenant, Status: status, After: after, Limit: want})
-		return page.Actions, page.Next, err
-	}, func(a *wire.Action) error {
-		if r.JSON {
-			return r.WriteJSON(a)
-		}
-		listed = append(listed, *a)
-		return nil
-	})
-	if err != nil || r.JSON {
-		return err
-	}
+func (r *session) list(limit int, ask func(after string, want int) ([]wire.Action, *string, error)) error {
 	now := time.Now()
 	type column = term.Column[wire.Action]
-	err = term.List(&r.Output, listed, "no actions",
+	return listOf(r, limit, listPage, "no actions", ask,
 		column{Header: "id", Words: true, Cell: func(a *wire.Action) string { return term.Printable(a.ID) }},
 		column{Header: "tenant", Words: true, Cell: func(a *wire.Action) string { return term.Name(a.Tenant) }},
 		column{Header: "status", Words: true, Cell: statusOf},
@@ -69,10 +74,6 @@ func (r *session) list(ctx context.Context, tenant, status string, limit int) er
 		column{Header: "done", Cell: func(a *wire.Action) string { return standingOf(a).Percent() }},
 		column{Header: "failed", Cell: func(a *wire.Action) string { return humanize.Comma(a.Failed) }},
 		column{Header: "created", Cell: func(a *wire.Action) string { return term.Ago(now, a.CreatedAt) }})
-	if more {
-		r.Say("there are more: --limit 0 lists all")
-	}
-	return err
 }
 
 // eachOf calls see with the items of a paged list, at most limit of them (0: all), and reports
@@ -93,7 +94,7 @@ func eachOf[T, P any](limit, page int, ask func(from P, want int) ([]T, *P, erro
 				return false, err
 			}
 		}
-		if seen += len(items); next == nil || seen == limit {
+		if seen += len(items); next == nil || limit > 0 && seen == limit {
 			return next != nil, nil
 		}
 		from = *next
@@ -201,8 +202,8 @@ func newTransitionCommand(connect connector, name, short string, move func(serve
 		Short:   short,
 		Long:    short + "." + selectHelp,
 		Example: fmt.Sprintf("  sluice bulk %[1]s zips\n  sluice bulk %[1]s --tenant acme --dry-run\n  sluice bulk %[1]s --target api.example.com:443", name),
-	}, name, func(ctx context.Context, r *session, id string) error {
-		action, err := move(r.server, ctx, id)
+	}, name, func(ctx context.Context, r *session, change *wire.Change) error {
+		action, err := move(r.server, ctx, change.Action)
 		if err != nil {
 			return err
 		}
@@ -218,14 +219,16 @@ func newReplayCommand(connect connector) *cobra.Command {
 	const short = "Run the failed jobs of a finished action, or of a stream, again, in a new action"
 	return orMany(connect, &cobra.Command{
 		Short: short,
-		Long:  short + "." + selectHelp,
+		Long:  short + "." + selectHelp + failureHelp,
 		Example: `  sluice bulk replay zips
   sluice bulk replay zips --json | jq -r .id
-  sluice bulk replay --target api.example.com:443 --dry-run`,
-	}, "replay", func(ctx context.Context, r *session, id string) error {
-		action, err := r.server.Replay(ctx, id)
+  sluice bulk replay --target api.example.com:443 --dry-run
+  sluice bulk replay --cause 5xx --since yesterday --until today`,
+	}, "replay", func(ctx context.Context, r *session, change *wire.Change) error {
+		id := change.Action
+		action, err := r.server.Replay(ctx, wire.Replay{Action: id, FailureFilter: change.FailureFilter})
 		if err != nil {
-			return err
+			return byFlags(err)
 		}
 		return r.Tell(&action, "%s runs %s of %s again: sluice bulk watch %s", term.Printable(action.ID),
 			term.Counted(action.Received, "failed job"), id, term.Printable(action.ID))

@@ -72,8 +72,8 @@ func byFlags(err error) error {
 }
 
 // Replay implements server.
-func (s *clientServer) Replay(ctx context.Context, id string) (wire.Action, error) {
-	created, err := s.Client.Replay(ctx, id)
+func (s *clientServer) Replay(ctx context.Context, replay wire.Replay) (wire.Action, error) {
+	created, err := s.Client.Replay(ctx, replay)
 	if err != nil {
 		return wire.Action{}, err
 	}
@@ -97,6 +97,10 @@ type server interface {
 	Action(ctx context.Context, id string) (wire.Action, error)
 	// Actions returns one page.
 	Actions(ctx context.Context, filter client.ActionFilter) (wire.Actions, error)
+	// Streams, Waits and Workers return one page too; Waits may be empty and have a next.
+	Streams(ctx context.Context, filter client.ActionFilter) (wire.Actions, error)
+	Waits(ctx context.Context, tenant, after string, limit int) (wire.WaitingActions, error)
+	Workers(ctx context.Context, after string, limit int) (wire.Workers, error)
 	// Watch calls see at every change until the action has finished.
 	Watch(ctx context.Context, id string, see func(wire.Action) error) error
 	Pause(ctx context.Context, id string) (wire.Action, error)
@@ -107,9 +111,9 @@ type server interface {
 	// Job and FirstJob explain one job, and the first that has not ended.
 	Job(ctx context.Context, id string, index int64) (wire.JobState, error)
 	FirstJob(ctx context.Context, id string) (wire.JobState, error)
-	// Failures returns one page, beginning at an index.
-	Failures(ctx context.Context, id string, from int64, limit int) (wire.Failures, error)
-	Replay(ctx context.Context, id string) (wire.Action, error)
+	// DeadLetters returns one page, which may be empty and have a next.
+	DeadLetters(ctx context.Context, filter client.DeadLetterFilter) (wire.DeadLetters, error)
+	Replay(ctx context.Context, replay wire.Replay) (wire.Action, error)
 	Target(ctx context.Context, name string) (wire.TargetLimits, error)
 	SetTarget(ctx context.Context, name string, limits wire.TargetLimits) (wire.TargetLimits, error)
 	scheduleServer
@@ -156,7 +160,7 @@ func withServer(f *remote.Flags, connect connector, do func(ctx context.Context,
 func newServerCommands(connect connector) []*cobra.Command {
 	return []*cobra.Command{
 		newSubmitCommand(connect), newEnqueueCommand(connect), newListCommand(connect), newStatusCommand(connect), newWatchCommand(connect),
-		newWhyCommand(connect),
+		newWhyCommand(connect), newStreamsCommand(connect), newWaitsCommand(connect), newWorkersCommand(connect),
 		newTransitionCommand(connect, "pause", "Admit no further job of an action until it is resumed", server.Pause),
 		newTransitionCommand(connect, "resume", "Go on with a paused action", server.Resume),
 		newTransitionCommand(connect, "cancel", "Start no further job of an action, and tell those in flight to end", server.Cancel),

@@ -3,6 +3,7 @@ package bulk
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -16,36 +17,48 @@ import (
 const selectHelp = `
 
 Without an id, the flags select the actions that match all that are given. --dry-run counts
-them and changes nothing. Actions whose status does not allow it are left as they are.
-The command may be repeated.`
+what would be changed, and changes nothing. Actions whose status does not allow it are left as
+they are. The command may be repeated.`
 
 // done is how the outcome of each verb reads.
 var done = map[string]string{"pause": "paused", "resume": "resumed", "cancel": "canceled", "replay": "replayed"}
 
-// orMany gives a command on one action flags that select many, and runs one where an id is given.
-func orMany(connect connector, command *cobra.Command, verb string, one func(ctx context.Context, r *session, id string) error) *cobra.Command {
+// orMany gives a command on one action flags that select many, and runs one where an id is given, which is
+// then the Action of the change.
+func orMany(connect connector, command *cobra.Command, verb string, one func(ctx context.Context, r *session, change *wire.Change) error) *cobra.Command {
 	change := wire.Change{Do: verb}
+	var failures failureFlags
 	flags := command.Flags()
+	if verb == "replay" {
+		failures.add(flags)
+	}
 	flags.StringVar(&change.Tenant, "tenant", "", "the actions of this `tenant`")
 	flags.StringVar(&change.Type, "type", "", "those whose jobs have this `type`")
 	flags.StringVar(&change.Target, "target", "", "those with the target of this `name`")
 	flags.StringVar(&change.Status, "status", "", "those in this `status`, such as RUNNING")
 	flags.BoolVar(&change.All, "all", false, "every action")
-	flags.BoolVar(&change.DryRun, "dry-run", false, "count the actions that are selected, and change nothing")
+	flags.BoolVar(&change.DryRun, "dry-run", false, "count what would be changed, and change nothing")
 	command.Use = verb + " [ID]"
 	command.Args = func(_ *cobra.Command, args []string) error {
 		selects := change.Tenant+change.Type+change.Target+change.Status != ""
 		switch {
-		case selects && change.All:
+		case (selects || failures.given()) && change.All:
 			return exit.Usage("--all selects every action: leave it out, or the flags that select some")
-		case len(args) == 1 && !selects && !change.All && !change.DryRun, len(args) == 0 && (selects || change.All):
+		case len(args) == 1 && !selects && !change.All, len(args) == 0 && (selects || failures.given() || change.All):
 			return nil
 		}
 		return exit.Usage(`give either the id of one action, which "sluice bulk list" shows, or flags that select several, such as --tenant`)
 	}
 	return onServer(connect, command, func(ctx context.Context, r *session, args []string) error {
+		var err error
+		if change.FailureFilter, err = failures.read(time.Now()); err != nil {
+			return err
+		}
 		if len(args) == 1 {
-			return one(ctx, r, args[0])
+			change.Action = args[0]
+		}
+		if len(args) == 1 && !change.DryRun {
+			return one(ctx, r, &change)
 		}
 		return r.change(ctx, change)
 	})

@@ -1,9 +1,11 @@
 package bulk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -164,6 +166,29 @@ func (f *fakeServer) Change(_ context.Context, change wire.Change) (wire.Changed
 	return wire.Changed{Matched: 3, Changed: 3, Jobs: 6000, Next: &next}, nil
 }
 
+// Streams are the actions of low class.
+func (f *fakeServer) Streams(ctx context.Context, filter client.ActionFilter) (wire.Actions, error) {
+	page, err := f.Actions(ctx, filter)
+	page.Actions = slices.DeleteFunc(page.Actions, func(a wire.Action) bool { return a.Class != "low" })
+	return page, err
+}
+
+// Waits has a page that is empty, and then one of an action.
+func (f *fakeServer) Waits(ctx context.Context, tenant, after string, limit int) (wire.WaitingActions, error) {
+	if after == "" && limit > 1 {
+		return wire.WaitingActions{Next: new("x")}, nil
+	}
+	job, err := f.Job(ctx, "first", 0)
+	return wire.WaitingActions{Waits: []wire.WaitingAction{{Tenant: cmp.Or(tenant, "acme"), Type: "echo", Waiting: 1200, Job: job}}}, err
+}
+
+func (f *fakeServer) Workers(_ context.Context, after string, _ int) (wire.Workers, error) {
+	if after == "" {
+		return wire.Workers{Workers: []wire.Workforce{{Type: "echo", Workers: 12, Here: 10, Waiting: 1300, Ready: 4, InFlight: 10}}, Next: new("echo")}, nil
+	}
+	return wire.Workers{Workers: []wire.Workforce{{Type: "mail", Ready: 7, Idle: true}, {Type: "sms"}}}, nil
+}
+
 // Job explains that job 0 waits to be retried, and that the others wait for the tenant's limit.
 func (f *fakeServer) Job(ctx context.Context, id string, index int64) (wire.JobState, error) {
 	a, err := f.Action(ctx, id)
@@ -187,24 +212,25 @@ func (f *fakeServer) FirstJob(ctx context.Context, id string) (wire.JobState, er
 	return f.Job(ctx, id, 0)
 }
 
-func (f *fakeServer) Failures(ctx context.Context, id string, from int64, limit int) (wire.Failures, error) {
-	letters, err := f.DeadLetters(ctx, id, from, limit+1)
-	page := wire.Failures{}
-	for i, letter := range letters {
-		if i == limit {
-			page.Next = &letter.Index
-			break
-		}
-		page.Failures = append(page.Failures, wire.DeadLetter{
-			ID: bulk.JobID(id, letter.Index), Action: id, Index: letter.Index, Payload: letter.Payload,
-			Error: letter.Error, Attempts: letter.Attempts, FailedAt: time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC),
+func (f *fakeServer) DeadLetters(ctx context.Context, filter client.DeadLetterFilter) (page wire.DeadLetters, err error) {
+	found, err := bulk.FindLetters(ctx, f.Fake, bulk.LetterFilter{
+		FailureFilter: bulk.FailureFilter(filter.FailureFilter), Action: filter.Action, Tenant: filter.Tenant, Type: filter.Type,
+		After: filter.After, Limit: filter.Limit,
+	})
+	for _, letter := range found.Found {
+		page.DeadLetters = append(page.DeadLetters, wire.DeadLetter{
+			ID: bulk.JobID(letter.Action, letter.Index), Action: letter.Action, Index: letter.Index, Payload: letter.Payload,
+			Error: letter.Error, Cause: bulk.Cause(letter.Error), Attempts: letter.Attempts, FailedAt: letter.FailedAt,
 		})
+	}
+	if found.Next != "" {
+		page.Next = &found.Next
 	}
 	return page, err
 }
 
-func (f *fakeServer) Replay(ctx context.Context, id string) (wire.Action, error) {
-	a, err := f.Action(ctx, id)
-	a.ID, a.Received = id+"-again", a.Failed
+func (f *fakeServer) Replay(ctx context.Context, replay wire.Replay) (wire.Action, error) {
+	a, err := f.Action(ctx, replay.Action)
+	a.ID, a.Received = replay.Action+"-again", a.Failed
 	return a, err
 }

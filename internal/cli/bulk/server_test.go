@@ -170,12 +170,14 @@ func TestServerCommandsGolden(t *testing.T) {
 		f := threeActions(t)
 		var all strings.Builder
 		for _, line := range []string{
-			"list", "list --tenant acme --limit 1", "list --tenant nobody", "status first", "status 01JD3V0Q4ZK8W3", "status third",
+			"streams", "waits", "waits --tenant b --limit 1", "workers", "list", "list --tenant acme --limit 1", "list --tenant nobody", "status first", "status 01JD3V0Q4ZK8W3", "status third",
 			"pause 01JD3V0Q4ZK8W3", "status 01JD3V0Q4ZK8W3", "resume 01JD3V0Q4ZK8W3",
 			"why 01JD3V0Q4ZK8W3", "why 01JD3V0Q4ZK8W3/7", "why 01JD3V0Q4ZK8W3/1100", "why first/x", "failures first --limit 3", "failures third",
-			"failures first --csv", "cancel 01JD3V0Q4ZK8W3", "replay first", "watch 01JD3V0Q4ZK8W3", "watch first",
+			"failures first --csv", "failures --tenant acme --cause 5xx --limit 2", "failures --error ADDRESS --since yesterday --limit 1", "failures --until 2000-01-01", "failures --since noon",
+			"cancel 01JD3V0Q4ZK8W3", "replay first", "watch 01JD3V0Q4ZK8W3", "watch first",
 			"pause --tenant acme", "cancel --all --dry-run", "replay --target shop --tenant nobody", "pause", "resume zips --tenant acme",
-			"cancel --all --type echo", "pause zips --dry-run",
+			"cancel --all --type echo", "pause first --dry-run", "replay --all --cause 5xx", "replay first --tenant acme",
+			"replay --cause 500 --since yesterday --until today --dry-run",
 		} {
 			r := f.on(t.Context(), "", strings.Fields(line)...)
 			fmt.Fprintf(&all, "$ sluice bulk %s\n%s%s", line, r.Stderr, r.Stdout)
@@ -196,6 +198,9 @@ func TestServerCommandsJSON(t *testing.T) {
 		}{
 			"list":           {3, `{"id":"first","tenant":"acme",`},
 			"status first":   {1, `{"id":"first","tenant":"acme","type":"echo","class":"normal","status":"COMPLETED"`},
+			"streams":        {1, `{"id":"01JD3V0Q4ZK8W3"`},
+			"waits":          {1, `{"tenant":"acme","type":"echo","target":"","waiting":1200,"job":{"id":"first-0"`},
+			"workers":        {3, `{"type":"echo","workers":12,"here":10`},
 			"why first":      {1, `{"id":"first-0","action":"first","index":0,"state":"non_ready","attempts":2,"error":"","reason":"transient_error"`},
 			"failures first": {14, `{"id":"first-6","action":"first","index":6,"payload":{"order":6,`},
 			"watch first":    {1, `{"id":"first"`},

@@ -234,12 +234,13 @@ func (f *Fake) DeadLetters(_ context.Context, id string, from int64, limit int) 
 	var letters []bulk.DeadLetter
 	for index := from; index < a.Done() && len(letters) < limit; index++ {
 		if f.FailEvery > 0 && (index+1)%f.FailEvery == 0 {
-			message := "500 Internal Server Error"
+			message := "target example.com:443 answered 500 Internal Server Error"
 			if (index+1)%(2*f.FailEvery) == 0 {
 				message = "422: the address\nis not valid"
 			}
 			letters = append(letters, bulk.DeadLetter{
 				Action: id, Index: index, Payload: f.Payloads[id][index], Error: message, Attempts: 4,
+				FailedAt: a.CreatedAt,
 			})
 		}
 	}

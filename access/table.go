@@ -93,6 +93,10 @@ var requests = map[int16]Right{
 	68: Consume,       // ConsumerGroupHeartbeat
 	69: ReadTopics,    // ConsumerGroupDescribe
 	75: ReadTopics,    // DescribeTopicPartitions
+	76: Consume,       // ShareGroupHeartbeat
+	77: ReadTopics,    // ShareGroupDescribe
+	78: Consume,       // ShareFetch
+	79: Consume,       // ShareAcknowledge
 }
 
 // Operation returns the right that an operation of the HTTP API needs. It panics if the table has no row: nothing is

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/share"
 )
 
 // failure is an error with a code of the protocol.
@@ -40,6 +41,11 @@ var errorKinds = []struct {
 	{topic.ErrNoReassignment, kerr.NoReassignmentInProgress},
 	{topic.ErrElectionNotNeeded, kerr.ElectionNotNeeded},
 	{topic.ErrNoPreferredLeader, kerr.PreferredLeaderNotAvailable},
+	{share.ErrState, kerr.InvalidRecordState},
+	{share.ErrInvalid, kerr.InvalidRequest},
+	{group.ErrNoGroup, kerr.GroupIDNotFound},
+	{group.ErrOtherProtocol, kerr.GroupIDNotFound},
+	{topic.ErrSharesFull, kerr.PolicyViolation},
 	{topic.ErrHasViews, kerr.PolicyViolation},
 	{topic.ErrView, kerr.PolicyViolation},
 	{topic.ErrCompacted, kerr.PolicyViolation},

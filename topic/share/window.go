@@ -186,7 +186,7 @@ func (w *Window) Acquire(now time.Time, member string, batches []Span, most int,
 					end = min(end, at+int64(most)-got-1)
 				}
 				w.each(at, end, func(r *run) { r.state, r.count, r.member, r.until = acquired, r.count+1, member, until })
-				deliveries = append(deliveries, Delivery{First: at, Last: end, Count: r.count + 1})
+				deliveries = deliver(deliveries, Delivery{First: at, Last: end, Count: r.count + 1})
 				got += end - at + 1
 			}
 			at = end + 1
@@ -195,6 +195,15 @@ func (w *Window) Acquire(now time.Time, member string, batches []Span, most int,
 	w.counts.Delivered += int(got)
 	w.normalize()
 	return deliveries
+}
+
+// deliver adds a delivery, which is one with the last if it continues that.
+func deliver(all []Delivery, d Delivery) []Delivery {
+	if n := len(all); n > 0 && all[n-1].Last+1 == d.First && all[n-1].Count == d.Count {
+		all[n-1].Last = d.Last
+		return all
+	}
+	return append(all, d)
 }
 
 // Release makes all records that a member has acquired available to others.

@@ -97,6 +97,8 @@ var requests = map[int16]Right{
 	77: ReadTopics,    // ShareGroupDescribe
 	78: Consume,       // ShareFetch
 	79: Consume,       // ShareAcknowledge
+	90: ReadTopics,    // DescribeShareGroupOffsets
+	91: Consume,       // AlterShareGroupOffsets
 }
 
 // Operation returns the right that an operation of the HTTP API needs. It panics if the table has no row: nothing is

@@ -141,7 +141,7 @@ func (s *Share) Acknowledge(member string, all []share.Acknowledgement) (version
 	return s.version, nil
 }
 
-// Release makes the records that a member has acquired available to others: it has gone. What is stored
+// Release makes the records that a member has acquired available to others: it has gone. A stored window
 // has no locks, so nothing needs to be written.
 func (s *Share) Release(member string) {
 	s.mu.Lock()

@@ -97,7 +97,7 @@ func (b *Broker) share(t *Topic, number int32, name string) (*Share, error) {
 func (all *shares) dropUnused() (dropped bool) {
 	for key, s := range all.byKey {
 		s.mu.Lock()
-		if s.ended != nil || s.users == 0 && !s.writing && (s.window == nil || s.window.Locked().IsZero()) {
+		if s.unused() {
 			delete(all.byKey, key)
 			dropped = true
 		}
@@ -106,11 +106,22 @@ func (all *shares) dropUnused() (dropped bool) {
 	return dropped
 }
 
-// Close ends the use of the window.
+// unused reports whether the window may be dropped: it is as it is stored, except for what nobody was told. mu is held.
+func (s *Share) unused() bool {
+	return s.ended != nil || s.users == 0 && !s.writing && (s.window == nil || s.window.Locked().IsZero())
+}
+
+// Close ends the use of the window. One that nobody uses is read again by its next user, who so learns that
+// the group was reset.
 func (s *Share) Close() {
+	all := &s.broker.shares
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.users--
+	if s.users--; all.byKey[s.key] == s && s.unused() {
+		delete(all.byKey, s.key)
+	}
 }
 
 func (s *Share) hasEnded() bool {
@@ -249,11 +260,10 @@ func (s *Share) guards(ctx context.Context) ([]topic.Guard, error) {
 
 // decode returns the window that is stored, or a new one.
 func (s *Share) decode(item topic.Item, epoch int32, ends Ends) (*share.Window, error) {
-	config := s.broker.config.Shares
-	limits := share.Limits{Lock: config.Lock, Deliveries: int16(config.Deliveries), Records: config.Records}
+	limits := limitsOf(s.broker.config.Shares)
 	if item.Revision == 0 {
 		start := ends.HighWatermark
-		if config.Earliest {
+		if s.broker.config.Shares.Earliest {
 			start = ends.Start
 		}
 		return share.New(start, limits), nil
@@ -288,4 +298,81 @@ func (b *Broker) deleteShares(ctx context.Context, prefix string) error {
 		}
 	}
 	return err
+}
+
+// sharedOffsets returns where the windows of a share group begin, by topic.
+func (b *Broker) sharedOffsets(ctx context.Context, name string) (all []group.TopicOffsets, err error) {
+	items, err := b.store.Meta().List(ctx, share.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	byTopic := map[string]map[int32]group.CommittedOffset{}
+	for _, item := range items {
+		id, number, of := share.SplitKey(item.Key)
+		if of != name {
+			continue
+		}
+		in, err := topic.ParseID(id)
+		if err != nil {
+			return nil, err
+		}
+		t, err := b.TopicByID(in)
+		if err != nil { // it was deleted: its windows are about to be
+			continue
+		}
+		window, epoch, err := share.Decode(item.Value, limitsOf(b.config.Shares))
+		if err != nil {
+			return nil, fmt.Errorf("metadata %q: %w", item.Key, err)
+		}
+		if byTopic[t.name] == nil {
+			byTopic[t.name] = map[int32]group.CommittedOffset{}
+			all = append(all, group.TopicOffsets{Topic: t.name, Partitions: byTopic[t.name]})
+		}
+		byTopic[t.name][number] = group.CommittedOffset{Offset: window.Start(), Epoch: epoch}
+	}
+	return all, nil
+}
+
+// ResetShare makes a share group without members go on at an offset of a partition, or begin there. Errors:
+// ErrNoPartition; group.ErrNoGroup, group.ErrOtherProtocol, group.ErrGroupNotEmpty; those of the
+// coordinator and the store.
+func (b *Broker) ResetShare(ctx context.Context, name string, t *Topic, number int32, offset int64) error {
+	if err := errors.Join(b.moving.serves(), t.Has(number)); err != nil {
+		return err
+	}
+	meta, key := b.store.Meta(), share.Key(t.id, number, name)
+	for range catalog.StoreAttempts {
+		if err := meta.Sync(ctx); err != nil {
+			return err
+		}
+		guard, err := group.ShareGuard(ctx, meta, name)
+		if err != nil {
+			return err
+		}
+		if err := b.groups.MayReset(name); err != nil {
+			return err
+		}
+		item, err := catalog.Get(ctx, meta, key)
+		if err != nil {
+			return err
+		}
+		epoch := int32(0)
+		if item.Revision != 0 {
+			if _, epoch, err = share.Decode(item.Value, limitsOf(b.config.Shares)); err != nil {
+				return fmt.Errorf("metadata %q: %w", key, err)
+			}
+		}
+		value, err := share.New(offset, limitsOf(b.config.Shares)).Encode(epoch)
+		if err != nil {
+			return err
+		}
+		if _, err = meta.Put(ctx, key, value, item.Revision, guard); err == nil || !catalog.Uncertain(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("%q: %w, %d times", key, topic.ErrConflict, catalog.StoreAttempts)
+}
+
+func limitsOf(c topic.SharesConfig) share.Limits {
+	return share.Limits{Lock: c.Lock, Deliveries: int16(c.Deliveries), Records: c.Records}
 }

@@ -13,7 +13,7 @@ import (
 
 // A share group (KIP-932) has the members, the epochs and the record of a group of the consumer protocol. Its
 // partitions have no owners: several members may read one, so that a member reaches its target with
-// its next heartbeat. What members do with records is kept by the leaders of partitions, in
+// its next heartbeat. The leaders of partitions keep what members do with records, in
 // windows of package share.
 
 // shareProtocol is the protocol type of share groups.
@@ -86,4 +86,19 @@ func ShareGuard(ctx context.Context, meta topic.Meta, name string) (topic.Guard,
 		return topic.Guard{}, fmt.Errorf("%w: %q is no share group", ErrOtherProtocol, name)
 	}
 	return topic.Guard{Key: item.Key, Revision: item.Revision}, nil
+}
+
+// MayReset returns an error unless the group is a share group without members: ErrNoGroup, ErrOtherProtocol,
+// ErrGroupNotEmpty; other errors are those of Describe.
+func (gs *Groups) MayReset(name string) error {
+	d, err := gs.Describe(name)
+	switch {
+	case err != nil:
+		return err
+	case d.Type != TypeShare:
+		return fmt.Errorf("%w: %q is no share group", ErrOtherProtocol, name)
+	case d.State != Empty:
+		return fmt.Errorf("%w: %d members", ErrGroupNotEmpty, len(d.Members))
+	}
+	return nil
 }

@@ -45,6 +45,7 @@ var errorKinds = []struct {
 	{share.ErrInvalid, kerr.InvalidRequest},
 	{group.ErrNoGroup, kerr.GroupIDNotFound},
 	{group.ErrOtherProtocol, kerr.GroupIDNotFound},
+	{group.ErrGroupNotEmpty, kerr.NonEmptyGroup},
 	{topic.ErrSharesFull, kerr.PolicyViolation},
 	{topic.ErrHasViews, kerr.PolicyViolation},
 	{topic.ErrView, kerr.PolicyViolation},

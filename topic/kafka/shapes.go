@@ -52,4 +52,6 @@ var shapes = map[int16]shape{
 	77: newShape("*s b"),
 	78: newShape("s s i i i i 1+:i 1+:i 2+:b 2+:b [u [i 0-0:i [q q *b]]] [u *i]"),
 	79: newShape("s s i 2+:b [u [i [q q *b]]]"),
+	90: newShape("[s [s *i]]"),
+	91: newShape("s [s [i q]]"),
 }

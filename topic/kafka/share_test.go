@@ -68,76 +68,86 @@ func wantAcquired(t *testing.T, what string, got *kmsg.ShareFetchResponse, want 
 	}
 }
 
+// sharers are two members of the share group "g", x and y, each with a connection.
+type sharers struct {
+	t       *testing.T
+	version int16
+	orders  *broker.Topic
+	x, y    *peer
+}
+
+// newSharers returns two members of a group that reads four records, of which none is delivered yet.
+func newSharers(t *testing.T, version int16) *sharers {
+	t.Helper()
+	s, b := serve(t, sharesFromStart)
+	of := &sharers{t: t, version: version, orders: create(t, b, "orders", 1), x: dial(t, s), y: dial(t, s)}
+	producer := client(t, s)
+	for i := range 4 {
+		if err := producer.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	missing := of.fetch(of.x, newShareFetch(of.orders, "x", 0))
+	wantCode(t, "fetch of a group that does not exist", missing.Topics[0].Partitions[0].ErrorCode, kerr.GroupIDNotFound)
+	for _, member := range []string{"x", "y"} {
+		joined := ask[*kmsg.ShareGroupHeartbeatResponse](of.x, 1, newShareJoin("g", member, "orders"))
+		wantCode(t, "join", joined.ErrorCode, nil)
+		if a := joined.Assignment; a == nil || len(a.TopicPartitions) != 1 || a.TopicPartitions[0].TopicID != of.orders.ID() {
+			t.Fatalf("%s joined: %+v", member, joined)
+		}
+	}
+	return of
+}
+
+func (of *sharers) fetch(p *peer, r *kmsg.ShareFetchRequest) *kmsg.ShareFetchResponse {
+	of.t.Helper()
+	return ask[*kmsg.ShareFetchResponse](p, of.version, r)
+}
+
+// acknowledge returns the codes of the session and of the partition.
+func (of *sharers) acknowledge(p *peer, r *kmsg.ShareAcknowledgeRequest) (session, partition int16) {
+	of.t.Helper()
+	got := ask[*kmsg.ShareAcknowledgeResponse](p, of.version, r)
+	if got.ErrorCode != 0 {
+		return got.ErrorCode, 0
+	}
+	return 0, got.Topics[0].Partitions[0].ErrorCode
+}
+
 // The life of members of a share group, in each version.
 func TestShareGroupInEveryVersion(t *testing.T) {
 	for version := int16(1); version <= 2; version++ {
 		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
-			s, b := serve(t, sharesFromStart)
-			orders := create(t, b, "orders", 1)
-			producer := client(t, s)
-			for i := range 4 {
-				if err := producer.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			x, y := dial(t, s), dial(t, s)
-			fetch := func(p *peer, r *kmsg.ShareFetchRequest) *kmsg.ShareFetchResponse {
-				if version < 2 {
-					r.MaxRecords = 2 // of batches with one record
-				}
-				return ask[*kmsg.ShareFetchResponse](p, version, r)
-			}
-			acknowledge := func(p *peer, r *kmsg.ShareAcknowledgeRequest) (session, partition int16) {
-				got := ask[*kmsg.ShareAcknowledgeResponse](p, version, r)
-				if got.ErrorCode != 0 {
-					return got.ErrorCode, 0
-				}
-				return 0, got.Topics[0].Partitions[0].ErrorCode
-			}
-			wantCode(t, "fetch of a group that does not exist", fetch(x, newShareFetch(orders, "x", 0)).Topics[0].Partitions[0].ErrorCode, kerr.GroupIDNotFound)
-			for _, member := range []string{"x", "y"} {
-				joined := ask[*kmsg.ShareGroupHeartbeatResponse](x, 1, newShareJoin("g", member, "orders"))
-				wantCode(t, "join", joined.ErrorCode, nil)
-				if a := joined.Assignment; a == nil || len(a.TopicPartitions) != 1 || a.TopicPartitions[0].TopicID != orders.ID() {
-					t.Fatalf("%s joined: %+v", member, joined)
-				}
-			}
+			of := newSharers(t, version)
+			x, y, orders := of.x, of.y, of.orders
 			wantSharers(t, x, 2)
-
-			first := fetch(x, newShareFetch(orders, "x", 0))
+			first := of.fetch(x, newShareFetch(orders, "x", 0))
 			wantAcquired(t, "x", first, [3]int64{0, 1, 1})
 			if first.AcquisitionLockTimeoutMillis != 30_000 {
 				t.Errorf("records are locked for %d ms", first.AcquisitionLockTimeoutMillis)
 			}
-			wantAcquired(t, "y", fetch(y, newShareFetch(orders, "y", 0)), [3]int64{2, 3, 1})
-			wantAcquired(t, "x, with one done", fetch(x, newShareFetch(orders, "x", 1, 0)))
-			_, refused := acknowledge(y, newShareAcknowledge(orders, "y", 1, 1, 2, 1))
-			wantCode(t, "acknowledge a record of another", refused, kerr.InvalidRecordState)
-			_, refused = acknowledge(y, newShareAcknowledge(orders, "y", 2, 2, 3, 9))
-			wantCode(t, "an unknown kind", refused, kerr.InvalidRequest)
-			refused, _ = acknowledge(y, newShareAcknowledge(orders, "y", 2, 2, 3, 1))
-			wantCode(t, "an old epoch", refused, kerr.InvalidShareSessionEpoch)
-			refused, _ = acknowledge(y, newShareAcknowledge(orders, "z", 1, 2, 3, 1))
-			wantCode(t, "no session", refused, kerr.ShareSessionNotFound)
-			if session, err := acknowledge(y, newShareAcknowledge(orders, "y", 3, 2, 2, 2)); session != 0 || err != 0 {
+			wantAcquired(t, "y", of.fetch(y, newShareFetch(orders, "y", 0)), [3]int64{2, 3, 1})
+			wantAcquired(t, "x, with one done", of.fetch(x, newShareFetch(orders, "x", 1, 0)))
+			of.wantRefused()
+			if session, err := of.acknowledge(y, newShareAcknowledge(orders, "y", 3, 2, 2, 2)); session != 0 || err != 0 {
 				t.Fatalf("release: %d, %d", session, err)
 			}
-			wantAcquired(t, "x, with one released", fetch(x, newShareFetch(orders, "x", 2, 1)), [3]int64{2, 2, 2})
+			wantAcquired(t, "x, with one released", of.fetch(x, newShareFetch(orders, "x", 2, 1)), [3]int64{2, 2, 2})
 
 			// A fetch waits for records that others have.
 			waiting := newShareFetch(orders, "x", 3)
 			waiting.MaxWaitMillis = int32(patience.Milliseconds())
-			sent := x.send(setVersion(waiting, version))
-			if session, err := acknowledge(y, newShareAcknowledge(orders, "y", -1, 3, 3, 2)); session != 0 || err != 0 {
+			waiting.Version = version
+			sent := x.send(waiting)
+			if session, err := of.acknowledge(y, newShareAcknowledge(orders, "y", -1, 3, 3, 2)); session != 0 || err != 0 {
 				t.Fatalf("the last request of y: %d, %d", session, err)
 			}
 			wantAcquired(t, "x, after y has gone", x.receive(waiting, sent).(*kmsg.ShareFetchResponse), [3]int64{3, 3, 2})
 
-			// What a connection has leaves with it.
-			_ = x.conn.Close()
+			_ = x.conn.Close() // its records are available to others
 			again := newShareFetch(orders, "y", 0)
 			again.MaxWaitMillis = int32(patience.Milliseconds())
-			wantAcquired(t, "y, after the connection of x has ended", fetch(y, again), [3]int64{2, 3, 3})
+			wantAcquired(t, "y, after the connection of x has ended", of.fetch(y, again), [3]int64{2, 3, 3})
 
 			leave := newShareJoin("g", "y")
 			leave.MemberEpoch, leave.SubscribedTopicNames = group.LeaveEpoch, nil
@@ -147,9 +157,17 @@ func TestShareGroupInEveryVersion(t *testing.T) {
 	}
 }
 
-func setVersion(r kmsg.Request, version int16) kmsg.Request {
-	r.SetVersion(version)
-	return r
+// wantRefused checks acknowledgements that are refused. The session of y is at epoch 1 before, and at 3 after it.
+func (of *sharers) wantRefused() {
+	of.t.Helper()
+	_, refused := of.acknowledge(of.y, newShareAcknowledge(of.orders, "y", 1, 1, 2, 1))
+	wantCode(of.t, "acknowledge a record of another", refused, kerr.InvalidRecordState)
+	_, refused = of.acknowledge(of.y, newShareAcknowledge(of.orders, "y", 2, 2, 3, 9))
+	wantCode(of.t, "an unknown kind", refused, kerr.InvalidRequest)
+	refused, _ = of.acknowledge(of.y, newShareAcknowledge(of.orders, "y", 2, 2, 3, 1))
+	wantCode(of.t, "an old epoch", refused, kerr.InvalidShareSessionEpoch)
+	refused, _ = of.acknowledge(of.y, newShareAcknowledge(of.orders, "z", 1, 2, 3, 1))
+	wantCode(of.t, "no session", refused, kerr.ShareSessionNotFound)
 }
 
 // wantSharers checks what lists and descriptions tell of the share group "g".

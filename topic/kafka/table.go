@@ -81,6 +81,8 @@ var requests = []request{
 	on(1, 1, (*Server).shareGroupDescribe),
 	on(1, 2, (*Server).shareFetch),
 	on(1, 2, (*Server).shareAcknowledge),
+	on(0, 1, (*Server).describeShareGroupOffsets),
+	on(0, 0, (*Server).alterShareGroupOffsets),
 }
 
 // waitsForOthers reports whether a kind of request may wait long for records or for other members.

@@ -159,82 +159,94 @@ func draw(t *rapid.T, from int64) (batches []Span, next int64) {
 	return batches, next + rapid.Int64Range(0, 2).Draw(t, "hidden")
 }
 
+// pair is a window and a map that does the same.
+type pair struct {
+	w   *Window
+	n   *naive
+	now time.Time
+}
+
+var members = rapid.SampledFrom([]string{"a", "b", "c"})
+
+func (p *pair) fetch(t *rapid.T) {
+	from, wanted := p.w.Wanted()
+	if at, does := p.n.wanted(); at != from || does != wanted {
+		t.Fatalf("wants %d, %v; want %d, %v", from, wanted, at, does)
+	}
+	if !wanted {
+		return
+	}
+	batches, next := draw(t, from)
+	p.w.Fill(from, next, batches)
+	p.n.fill(from, next, batches)
+	who, most, strict := members.Draw(t, "member"), rapid.IntRange(1, 6).Draw(t, "most"), rapid.Bool().Draw(t, "strict")
+	got := map[int64]int16{}
+	for _, d := range p.w.Acquire(p.now, who, batches, most, strict) {
+		for at := d.First; at <= d.Last; at++ {
+			got[at] = d.Count
+		}
+	}
+	if want := p.n.acquire(p.now, who, batches, most, strict); !maps.Equal(got, want) {
+		t.Fatalf("acquired %v; want %v", got, want)
+	}
+}
+
+func (p *pair) acknowledge(t *rapid.T) {
+	a := Acknowledgement{First: max(p.n.start+rapid.Int64Range(-1, 12).Draw(t, "first"), 0)}
+	a.Last = a.First + rapid.Int64Range(0, 4).Draw(t, "more")
+	for range rapid.SampledFrom([]int64{1, a.Last - a.First + 1}).Draw(t, "kinds") {
+		a.Kinds = append(a.Kinds, Kind(rapid.IntRange(0, 4).Draw(t, "kind")))
+	}
+	who := members.Draw(t, "member")
+	err := p.w.Acknowledge(p.now, who, []Acknowledgement{a})
+	if done := p.n.acknowledge(p.now, who, a); done != (err == nil) || err != nil && !errors.Is(err, ErrState) {
+		t.Fatalf("acknowledge %+v: %v; want it done: %v", a, err, done)
+	}
+}
+
+func (p *pair) pass(t *rapid.T) {
+	p.now = p.now.Add(time.Duration(rapid.IntRange(1, 12).Draw(t, "seconds")) * time.Second)
+	p.w.Expire(p.now)
+	p.n.expire(p.now)
+}
+
+func (p *pair) leave(t *rapid.T) {
+	who := members.Draw(t, "member")
+	p.w.Release(who)
+	for _, e := range p.n.by {
+		if e.state == acquired && e.member == who {
+			p.n.release(e)
+		}
+	}
+	p.n.clean()
+}
+
+func (p *pair) trim(t *rapid.T) {
+	start := p.n.start + rapid.Int64Range(0, 5).Draw(t, "start")
+	p.w.Clip(start, max(start, p.n.end))
+	p.n.clip(start)
+}
+
+func (p *pair) restart(t *rapid.T) {
+	value, err := p.w.Encode(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch := int32(0)
+	if p.w, epoch, err = Decode(value, p.n.limits); err != nil || epoch != 7 {
+		t.Fatalf("%s: epoch %d, %v", value, epoch, err)
+	}
+	p.n.restart()
+}
+
 // The window does what a map of offsets does, over restarts.
 func TestWindowIsAMapOfOffsets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := Limits{Lock: 10 * time.Second, Deliveries: 3, Records: 12}
-		w, n := New(5, limits), &naive{limits: limits, start: 5, end: 5, by: map[int64]*entry{}}
-		now := time.Unix(0, 0)
-		member := rapid.SampledFrom([]string{"a", "b", "c"})
+		p := &pair{w: New(5, limits), n: &naive{limits: limits, start: 5, end: 5, by: map[int64]*entry{}}, now: time.Unix(0, 0)}
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { same(t, w, n) },
-			"fetch": func(t *rapid.T) {
-				from, wanted := w.Wanted()
-				if at, does := n.wanted(); at != from || does != wanted {
-					t.Fatalf("wants %d, %v; want %d, %v", from, wanted, at, does)
-				}
-				if !wanted {
-					return
-				}
-				batches, next := draw(t, from)
-				w.Fill(from, next, batches)
-				n.fill(from, next, batches)
-				who, most, strict := member.Draw(t, "member"), rapid.IntRange(1, 6).Draw(t, "most"), rapid.Bool().Draw(t, "strict")
-				got := map[int64]int16{}
-				for _, d := range w.Acquire(now, who, batches, most, strict) {
-					for at := d.First; at <= d.Last; at++ {
-						got[at] = d.Count
-					}
-				}
-				n.clean()
-				if want := n.acquire(now, who, batches, most, strict); !maps.Equal(got, want) {
-					t.Fatalf("acquired %v; want %v", got, want)
-				}
-			},
-			"acknowledge": func(t *rapid.T) {
-				first := n.start + rapid.Int64Range(-1, 12).Draw(t, "first")
-				a := Acknowledgement{First: max(first, 0), Kinds: []Kind{}}
-				a.Last = a.First + rapid.Int64Range(0, 4).Draw(t, "more")
-				for range max(1, rapid.SampledFrom([]int64{1, a.Last - a.First + 1}).Draw(t, "kinds")) {
-					a.Kinds = append(a.Kinds, Kind(rapid.IntRange(0, 4).Draw(t, "kind")))
-				}
-				who := member.Draw(t, "member")
-				err := w.Acknowledge(now, who, []Acknowledgement{a})
-				if done := n.acknowledge(now, who, a); done != (err == nil) || err != nil && !errors.Is(err, ErrState) {
-					t.Fatalf("acknowledge %+v: %v; want it done: %v", a, err, done)
-				}
-			},
-			"time": func(t *rapid.T) {
-				now = now.Add(time.Duration(rapid.IntRange(1, 12).Draw(t, "seconds")) * time.Second)
-				w.Expire(now)
-				n.expire(now)
-			},
-			"leave": func(t *rapid.T) {
-				who := member.Draw(t, "member")
-				w.Release(who)
-				for _, e := range n.by {
-					if e.state == acquired && e.member == who {
-						n.release(e)
-					}
-				}
-				n.clean()
-			},
-			"trim": func(t *rapid.T) {
-				start := n.start + rapid.Int64Range(0, 5).Draw(t, "start")
-				w.Clip(start, max(start, n.end))
-				n.clip(start)
-			},
-			"restart": func(t *rapid.T) {
-				value, err := w.Encode(7)
-				if err != nil {
-					t.Fatal(err)
-				}
-				epoch := int32(0)
-				if w, epoch, err = Decode(value, limits); err != nil || epoch != 7 {
-					t.Fatalf("%s: epoch %d, %v", value, epoch, err)
-				}
-				n.restart()
-			},
+			"":      func(t *rapid.T) { same(t, p.w, p.n) },
+			"fetch": p.fetch, "acknowledge": p.acknowledge, "time": p.pass, "leave": p.leave, "trim": p.trim, "restart": p.restart,
 		})
 	})
 }

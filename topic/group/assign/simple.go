@@ -7,7 +7,7 @@ const SimpleName = "simple"
 
 // Simple is the policy of share groups, in which a partition may have several members: each partition
 // gets a member that reads its topic, the least loaded one, and then each member without
-// partitions gets one, that with the fewest members. What members had does not matter, since nothing is lost
+// partitions gets one, that with the fewest members. The policy ignores earlier targets: nothing is lost
 // when a partition of a share group moves.
 func Simple(members []Member) []Partitions {
 	shares := make([]map[topic.ID][]int32, len(members))

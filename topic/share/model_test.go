@@ -232,7 +232,7 @@ func (p *pair) restart(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	epoch := int32(0)
+	var epoch int32
 	if p.w, epoch, err = Decode(value, p.n.limits); err != nil || epoch != 7 {
 		t.Fatalf("%s: epoch %d, %v", value, epoch, err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// MaxTokens is the most tokens.
+	// MaxTokens is the most tokens and SCRAM users together.
 	MaxTokens = 1000
 	// Follow is how often an instance looks whether another has changed the tokens.
 	Follow = 2 * time.Second
@@ -35,19 +35,6 @@ var (
 	// ErrExpired means that the token has ended.
 	ErrExpired = errors.New("access: the token has expired")
 )
-
-// The mechanisms of SCRAM.
-const (
-	ScramSHA256 = "SCRAM-SHA-256"
-	ScramSHA512 = "SCRAM-SHA-512"
-)
-
-// ScramKeys are what a server needs to verify SCRAM (RFC 5802).
-type ScramKeys struct {
-	Salt           []byte
-	Iterations     int
-	Stored, Server []byte
-}
 
 // Options configure Accounts.
 type Options struct {
@@ -82,10 +69,11 @@ type snapshot struct {
 	version string
 	byHash  map[hash]*record
 	byName  map[string]*record
+	judged  judged
 }
 
 func newSnapshot(d *document, version string) *snapshot {
-	s := &snapshot{document: d, version: version, byHash: map[hash]*record{}, byName: map[string]*record{}}
+	s := &snapshot{document: d, version: version, byHash: map[hash]*record{}, byName: map[string]*record{}, judged: newJudged(d.ACLs)}
 	for i := range d.Tokens {
 		r := &d.Tokens[i]
 		s.byHash[r.hash], s.byName[r.Name] = r, r
@@ -213,9 +201,12 @@ func (r *record) valid() (*Principal, error) {
 // panics. Errors are those of Bearer. With ErrUnknown it returns keys that are always the same for the name, and that
 // nobody can prove to have: clients do not find out which names exist.
 func (a *Accounts) Scram(name, mechanism string) (*Principal, ScramKeys, error) {
-	r := a.admin.Load()
+	r, known := a.admin.Load(), a.known.Load()
 	if name != AdminName {
-		r = a.known.Load().byName[name]
+		r = known.byName[name]
+	}
+	if keys, has := known.Users[name][mechanism]; has && r == nil {
+		return a.user(name, mechanism, keys), keys, nil
 	}
 	if r == nil {
 		return nil, a.decoy(name).scram(mechanism), ErrUnknown

@@ -4,9 +4,11 @@
 // # Nouns
 //
 //   - A token is a name with a secret, roles, limits and an end. A program shows the secret; only its hash is kept.
+//   - A user is a name with credentials of SCRAM, for Kafka clients whose passwords were made elsewhere.
 //   - A [Principal] is somebody who has shown the secret of a token, or the admin token of the settings.
 //   - A [Right] is what an operation needs; a [Role] is a set of rights. The table in this package gives the right
 //     of each HTTP operation, each other path and each Kafka request.
+//   - An [ACL] allows or denies somebody an operation of Kafka on resources, beside roles and limits.
 //   - Limits narrow a token to tenants, job types, rooms, topics or groups.
 //   - [Accounts] has the tokens in memory. A [Store] keeps them, all in one document.
 //
@@ -17,6 +19,6 @@
 //     and the time that one read takes. While the store cannot be read, the last known tokens hold.
 //   - A secret has 256 random bits. The document has its SHA-256, and salted keys for SCRAM: neither is of use to
 //     somebody who wants to call the server.
-//   - There are at most [MaxTokens] tokens, and the document has at most [MaxDocument] bytes.
+//   - There are at most [MaxTokens] tokens and users and [MaxACLs] ACLs, and the document has at most [MaxDocument] bytes.
 //   - A nil *Principal may do everything, and nil *Accounts know nobody: that is a server without accounts.
 package access

@@ -4,32 +4,53 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
-// format is the version of the document that this release writes.
-const format = 1
+// The versions of the document. Releases that know only the first would lose the others when they change a token.
+const (
+	formatTokens = 1 // tokens alone
+	format       = 2 // users and ACLs too
+)
 
-// ErrFull means that there are as many tokens as there may be.
-var ErrFull = errors.New("access: there is no place for more: revoke tokens that are not used")
+// ErrFull means that there are as many tokens, users or ACLs as there may be.
+var ErrFull = errors.New("access: there is no place for more: revoke tokens, or remove users or access lists, that are not needed")
 
 // document is all that access keeps.
 type document struct {
 	Format int      `json:"format"`
 	Tokens []record `json:"tokens"`
+	// Users have credentials of SCRAM and no token, by their names.
+	Users map[string]credentials `json:"users,omitempty"`
+	// ACLs are in the order of their creation, each once.
+	ACLs []ACL `json:"acls,omitempty"`
+}
+
+// credentials are those of a user, by their mechanisms.
+type credentials map[string]ScramKeys
+
+// clone returns a copy that can be changed. Records and credentials never change.
+func (d *document) clone() *document {
+	users := make(map[string]credentials, len(d.Users))
+	for name, of := range d.Users {
+		users[name] = maps.Clone(of)
+	}
+	return &document{Tokens: slices.Clone(d.Tokens), Users: users, ACLs: slices.Clone(d.ACLs)}
 }
 
 // decode reads a document; nil is an empty one.
 func decode(text []byte) (*document, error) {
-	d := &document{Format: format}
+	d := &document{Format: formatTokens}
 	if text == nil {
 		return d, nil
 	}
 	if err := json.Unmarshal(text, d); err != nil {
 		return nil, fmt.Errorf("access: the document cannot be read: %w", err)
 	}
-	if d.Format != format {
-		return nil, fmt.Errorf("access: the document has format %d, and this release reads %d: run the release that wrote it", d.Format, format)
+	if d.Format < formatTokens || d.Format > format {
+		return nil, fmt.Errorf("access: the document has format %d, and this release reads %d to %d: run the release that wrote it", d.Format, formatTokens, format)
 	}
 	for i := range d.Tokens {
 		if n := copy(d.Tokens[i].hash[:], d.Tokens[i].Hash); n != len(d.Tokens[i].hash) {
@@ -60,8 +81,12 @@ func Summarize(text []byte, now time.Time) (Summary, error) {
 
 // encode writes a document.
 func (d *document) encode() ([]byte, error) {
+	d.Format = formatTokens
+	if len(d.Users) > 0 || len(d.ACLs) > 0 {
+		d.Format = format
+	}
 	text, err := json.Marshal(d)
-	if err == nil && (len(text) > MaxDocument || len(d.Tokens) > MaxTokens) {
+	if err == nil && (len(text) > MaxDocument || len(d.Tokens)+len(d.Users) > MaxTokens || len(d.ACLs) > MaxACLs) {
 		err = ErrFull
 	}
 	return text, err

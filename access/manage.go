@@ -109,6 +109,9 @@ func (a *Accounts) Create(ctx context.Context, p Principal) (Token, string, erro
 		if d.find(p.Name) >= 0 {
 			return ErrExists
 		}
+		if d.Users[p.Name] != nil {
+			return &InvalidError{"name", "it is the name of a SCRAM user: choose another"}
+		}
 		d.Tokens = append(d.Tokens, made)
 		return nil
 	})
@@ -174,7 +177,7 @@ func (a *Accounts) tryChange(ctx context.Context, change func(*document) error) 
 	if err != nil {
 		return err
 	}
-	changed := &document{Format: format, Tokens: slices.Clone(now.Tokens)}
+	changed := now.clone()
 	if err := change(changed); err != nil {
 		return err
 	}

@@ -8,10 +8,10 @@ import (
 
 // Principal is somebody who is known, with what they may do. It does not change.
 type Principal struct {
-	// ID is that of the token, "" for the admin token of the settings, for a JWT and for a certificate.
+	// ID is that of the token, "" for the admin token of the settings, and for those without a token.
 	ID string `json:"id,omitempty"`
-	// Name is that of the token, and unique; AdminName for the admin token, JWTPrefix and a name for a JWT, CertPrefix and
-	// a name for a certificate.
+	// Name is that of the token or of the SCRAM user, and unique; AdminName for the admin token, JWTPrefix and a name for a
+	// JWT, CertPrefix and a name for a certificate.
 	Name  string `json:"name"`
 	Roles []Role `json:"roles"`
 	// The limits: each is a name, or a prefix that ends with "*". Empty: all.
@@ -24,7 +24,7 @@ type Principal struct {
 	Expires time.Time `json:"expires,omitzero"`
 
 	hash hash // of the secret; of somebody without a token, the same at all instances
-	// stands reports whether what made a JWT or a certificate known still does: its key and its grant; nil for a token.
+	// stands reports whether what made somebody without a token known still does, such as a key and a grant; nil for a token.
 	stands func() bool
 }
 

@@ -48,57 +48,79 @@ var paths = map[string]Right{
 	"GET /{$}":  Open, // it leads to /ui/
 }
 
-// requests has the right that each Kafka request needs for what it names, by its key. Topics, groups and transactional
-// ids must be within the limits too. Lists leave out what is not.
-var requests = map[int16]Right{
-	0:  Produce,       // Produce
-	1:  Consume,       // Fetch
-	2:  ReadTopics,    // ListOffsets
-	3:  ReadTopics,    // Metadata
-	8:  Consume,       // OffsetCommit
-	9:  ReadTopics,    // OffsetFetch
-	10: Known,         // FindCoordinator
-	11: Consume,       // JoinGroup
-	12: Consume,       // Heartbeat
-	13: Consume,       // LeaveGroup
-	14: Consume,       // SyncGroup
-	15: ReadTopics,    // DescribeGroups
-	16: ReadTopics,    // ListGroups
-	17: Open,          // SaslHandshake
-	18: Open,          // ApiVersions
-	19: ManageTopics,  // CreateTopics
-	20: ManageTopics,  // DeleteTopics
-	21: ManageTopics,  // DeleteRecords
-	22: Produce,       // InitProducerId
-	23: ReadTopics,    // OffsetForLeaderEpoch
-	24: Produce,       // AddPartitionsToTxn
-	25: Produce,       // AddOffsetsToTxn
-	26: Produce,       // EndTxn
-	28: Consume,       // TxnOffsetCommit
-	32: ReadTopics,    // DescribeConfigs
-	33: ManageTopics,  // AlterConfigs
-	35: ReadTopics,    // DescribeLogDirs
-	36: Open,          // SaslAuthenticate
-	37: ManageTopics,  // CreatePartitions
-	42: ManageTopics,  // DeleteGroups
-	43: ManageCluster, // ElectLeaders
-	44: ManageTopics,  // IncrementalAlterConfigs
-	45: ManageCluster, // AlterPartitionReassignments
-	46: ReadCluster,   // ListPartitionReassignments
-	47: Consume,       // OffsetDelete
-	60: Known,         // DescribeCluster
-	61: ReadTopics,    // DescribeProducers
-	65: ReadTopics,    // DescribeTransactions
-	66: ReadTopics,    // ListTransactions
-	68: Consume,       // ConsumerGroupHeartbeat
-	69: ReadTopics,    // ConsumerGroupDescribe
-	75: ReadTopics,    // DescribeTopicPartitions
-	76: Consume,       // ShareGroupHeartbeat
-	77: ReadTopics,    // ShareGroupDescribe
-	78: Consume,       // ShareFetch
-	79: Consume,       // ShareAcknowledge
-	90: ReadTopics,    // DescribeShareGroupOffsets
-	91: Consume,       // AlterShareGroupOffsets
+// requests has what each Kafka request needs for what it names, by its key: a right, with topics, groups and transactional
+// ids within the limits, or an ACL for the operation. Lists leave out what is neither.
+var requests = map[int16]request{
+	0:  {Produce, opWrite, nil},                            // Produce
+	1:  {Consume, opRead, nil},                             // Fetch
+	2:  {ReadTopics, opDescribe, nil},                      // ListOffsets
+	3:  {ReadTopics, opDescribe, nil},                      // Metadata
+	8:  {Consume, opRead, nil},                             // OffsetCommit
+	9:  {ReadTopics, opDescribe, nil},                      // OffsetFetch
+	10: {Known, opDescribe, nil},                           // FindCoordinator
+	11: {Consume, opRead, nil},                             // JoinGroup
+	12: {Consume, opRead, nil},                             // Heartbeat
+	13: {Consume, opRead, nil},                             // LeaveGroup
+	14: {Consume, opRead, nil},                             // SyncGroup
+	15: {ReadTopics, opDescribe, nil},                      // DescribeGroups
+	16: {ReadTopics, opDescribe, nil},                      // ListGroups
+	17: {Open, "", nil},                                    // SaslHandshake
+	18: {Open, "", nil},                                    // ApiVersions
+	19: {ManageTopics, opCreate, nil},                      // CreateTopics
+	20: {ManageTopics, opDelete, nil},                      // DeleteTopics
+	21: {ManageTopics, opDelete, nil},                      // DeleteRecords
+	22: {Produce, opWrite, on{Cluster: opIdempotentWrite}}, // InitProducerId
+	23: {ReadTopics, opDescribe, nil},                      // OffsetForLeaderEpoch
+	24: {Produce, opWrite, nil},                            // AddPartitionsToTxn
+	25: {Produce, opWrite, on{Group: opRead}},              // AddOffsetsToTxn
+	26: {Produce, opWrite, nil},                            // EndTxn
+	28: {Consume, opRead, on{Transaction: opWrite}},        // TxnOffsetCommit
+	29: {ManageAccess, opDescribe, nil},                    // DescribeAcls
+	30: {ManageAccess, opAlter, nil},                       // CreateAcls
+	31: {ManageAccess, opAlter, nil},                       // DeleteAcls
+	32: {ReadTopics, opDescribeConfigs, nil},               // DescribeConfigs
+	33: {ManageTopics, opAlterConfigs, nil},                // AlterConfigs
+	35: {ReadTopics, opDescribe, nil},                      // DescribeLogDirs
+	36: {Open, "", nil},                                    // SaslAuthenticate
+	37: {ManageTopics, opAlter, nil},                       // CreatePartitions
+	42: {ManageTopics, opDelete, nil},                      // DeleteGroups
+	43: {ManageCluster, opAlter, nil},                      // ElectLeaders
+	44: {ManageTopics, opAlterConfigs, nil},                // IncrementalAlterConfigs
+	45: {ManageCluster, opAlter, nil},                      // AlterPartitionReassignments
+	46: {ReadCluster, opDescribe, nil},                     // ListPartitionReassignments
+	47: {Consume, opRead, on{Group: opDelete}},             // OffsetDelete
+	50: {ManageAccess, opDescribe, nil},                    // DescribeUserScramCredentials
+	51: {ManageAccess, opAlter, nil},                       // AlterUserScramCredentials
+	60: {Known, opDescribe, nil},                           // DescribeCluster
+	61: {ReadTopics, opRead, nil},                          // DescribeProducers
+	65: {ReadTopics, opDescribe, nil},                      // DescribeTransactions
+	66: {ReadTopics, opDescribe, nil},                      // ListTransactions
+	68: {Consume, opRead, on{Topic: opDescribe}},           // ConsumerGroupHeartbeat
+	69: {ReadTopics, opDescribe, nil},                      // ConsumerGroupDescribe
+	75: {ReadTopics, opDescribe, nil},                      // DescribeTopicPartitions
+	76: {Consume, opRead, on{Topic: opDescribe}},           // ShareGroupHeartbeat
+	77: {ReadTopics, opDescribe, nil},                      // ShareGroupDescribe
+	78: {Consume, opRead, nil},                             // ShareFetch
+	79: {Consume, opRead, nil},                             // ShareAcknowledge
+	90: {ReadTopics, opDescribe, nil},                      // DescribeShareGroupOffsets
+	91: {Consume, opRead, nil},                             // AlterShareGroupOffsets
+}
+
+// request is what a Kafka request needs.
+type request struct {
+	right     Right
+	operation string // of ACLs
+	except    on     // other operations on some resources
+}
+
+type on map[Resource]string
+
+// on returns the operation that the request is on a kind of resource.
+func (r *request) on(of Resource) string {
+	if operation, other := r.except[of]; other {
+		return operation
+	}
+	return r.operation
 }
 
 // Operation returns the right that an operation of the HTTP API needs. It panics if the table has no row: nothing is
@@ -111,8 +133,8 @@ func Path(pattern string) Right { return row(paths, pattern) }
 
 // Request returns the right that a Kafka request needs, and reports whether the table has it.
 func Request(key int16) (right Right, found bool) {
-	right, found = requests[key]
-	return right, found
+	row, found := requests[key]
+	return row.right, found
 }
 
 func row(table map[string]Right, key string) Right {

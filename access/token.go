@@ -22,7 +22,21 @@ const (
 	idBytes     = 8
 )
 
-// Iterations is how often SCRAM hashes a secret.
+// The mechanisms of SCRAM.
+const (
+	ScramSHA256 = "SCRAM-SHA-256"
+	ScramSHA512 = "SCRAM-SHA-512"
+)
+
+// ScramKeys are what a server needs to verify SCRAM (RFC 5802).
+type ScramKeys struct {
+	Salt       []byte `json:"salt"`
+	Iterations int    `json:"iterations"`
+	Stored     []byte `json:"stored"`
+	Server     []byte `json:"server"`
+}
+
+// Iterations is how often SCRAM hashes the secret of a token.
 const Iterations = 4096
 
 // hash is the SHA-256 of a secret. It needs no salt: a secret has 256 random bits.
@@ -87,6 +101,11 @@ func scramKeys[H stdhash.Hash](of func() H, secret string, salt []byte) (keyPair
 	if err != nil {
 		return keyPair{}, err
 	}
+	return pairOf(of, salted), nil
+}
+
+// pairOf returns the keys of a salted secret.
+func pairOf[H stdhash.Hash](of func() H, salted []byte) keyPair {
 	sign := func(text string) []byte {
 		mac := hmac.New(func() stdhash.Hash { return of() }, salted)
 		mac.Write([]byte(text))
@@ -94,5 +113,5 @@ func scramKeys[H stdhash.Hash](of func() H, secret string, salt []byte) (keyPair
 	}
 	stored := of()
 	_, _ = stored.Write(sign("Client Key")) // it never fails
-	return keyPair{Stored: stored.Sum(nil), Server: sign("Server Key")}, nil
+	return keyPair{Stored: stored.Sum(nil), Server: sign("Server Key")}
 }

@@ -10,38 +10,36 @@ import (
 	"testing"
 )
 
+// environment is where all tests and benchmarks run: its programs are built once, and its PostgreSQL
+// starts once.
+var environment *Environment
+
 func TestMain(m *testing.M) {
 	MemoryProcess()
 	BareProcess()
-	os.Exit(m.Run())
-}
-
-func newEnvironment(tb testing.TB) *Environment {
-	tb.Helper()
-	e, err := NewEnvironment(os.TempDir())
-	if err != nil {
-		tb.Fatal(err)
+	var err error
+	if environment, err = NewEnvironment(os.TempDir()); err != nil {
+		panic(err)
 	}
-	tb.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return e
+	code := m.Run()
+	if err := environment.Close(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
 }
 
 // systems returns all systems, each once.
-func systems(e *Environment) []System {
-	all := e.Systems()
+func systems() []System {
+	all := environment.Systems()
 	for _, appendfsync := range Appendfsyncs {
-		all = append(all, e.RedisSystems(appendfsync)[0])
+		all = append(all, environment.RedisSystems(appendfsync)[0])
 	}
 	return all
 }
 
 // each runs a benchmark for every system except the unwanted ones.
 func each(b *testing.B, unwanted func(System) bool, run func(*testing.B, System)) {
-	for _, system := range slices.DeleteFunc(systems(newEnvironment(b)), unwanted) {
+	for _, system := range slices.DeleteFunc(systems(), unwanted) {
 		b.Run(system.Title(), func(b *testing.B) { run(b, system) })
 	}
 }
@@ -102,10 +100,9 @@ func BenchmarkLoad(b *testing.B) {
 
 // BenchmarkMemory holds waiting jobs in a process of its own. An iteration is 1,000,000 jobs.
 func BenchmarkMemory(b *testing.B) {
-	e := newEnvironment(b)
 	var resident, peak int64
 	for range b.N {
-		used, err := e.Memory(b.Context(), 1000)
+		used, err := environment.Memory(b.Context(), 1000)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -130,7 +127,7 @@ func (q *losing) Enqueue(ctx context.Context, producer int, payloads [][]byte) e
 
 // A system that loses a batch is an error, not a faster run.
 func TestLostJobsAreAnError(t *testing.T) {
-	for _, system := range systems(newEnvironment(t)) {
+	for _, system := range systems() {
 		if system.EnqueuesAsOther {
 			continue
 		}
@@ -147,7 +144,7 @@ func TestLostJobsAreAnError(t *testing.T) {
 
 // Every system runs all its jobs, in every measure.
 func TestSystems(t *testing.T) {
-	for _, system := range systems(newEnvironment(t)) {
+	for _, system := range systems() {
 		t.Run(system.Title(), func(t *testing.T) {
 			rate, err := Enqueue(t.Context(), system, Times(3))
 			if err != nil || rate.Jobs != 3*BatchSize {
@@ -166,7 +163,8 @@ func TestSystems(t *testing.T) {
 
 // The process uses more memory than its jobs, and its peak is at least its present use.
 func TestMemory(t *testing.T) {
-	used, err := newEnvironment(t).Memory(t.Context(), 10)
+	t.Parallel()
+	used, err := environment.Memory(t.Context(), 10)
 	if err != nil || used.Resident < 10*BatchSize*PayloadBytes || used.Peak < used.Resident {
 		t.Errorf("used %+v: %v", used, err)
 	}

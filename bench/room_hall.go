@@ -174,14 +174,14 @@ func (h *Hall) positions(ctx context.Context, l load) (all []Served, err error) 
 }
 
 // Joins measures visitors who enter, as Positions does.
-func (h *Hall) Joins(ctx context.Context, during time.Duration) ([]Served, error) {
+func (h *Hall) Joins(ctx context.Context, clients int, during time.Duration) ([]Served, error) {
 	all, err := h.inTurns(func() ([]Served, error) {
-		return h.joins(ctx, load{connections: HallClients, during: during / hallTurns})
+		return h.joins(ctx, load{connections: clients, during: during / hallTurns})
 	})
 	if err != nil {
 		return all, err
 	}
-	latency, err := h.tokens.run(ctx, HallClients, during, h.tokens.enter)
+	latency, err := h.tokens.run(ctx, clients, during, h.tokens.enter)
 	return append(all, Served{Name: TableName, Latency: latency}), err
 }
 

@@ -13,7 +13,7 @@ import (
 // newHall returns a running Hall with the given number of waiting visitors.
 func newHall(t *testing.T, waiting int) *Hall {
 	t.Helper()
-	h, err := newEnvironment(t).OpenHall(t.Context())
+	h, err := environment.OpenHall(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestHall(t *testing.T) {
 	if err != nil || namesOf(asked) != everybody {
 		t.Fatalf("positions of %s: %v", namesOf(asked), err)
 	}
-	joined, err := h.Joins(t.Context(), 200*time.Millisecond)
+	joined, err := h.Joins(t.Context(), 10, 200*time.Millisecond)
 	if err != nil || namesOf(joined) != everybody {
 		t.Fatalf("joins of %s: %v", namesOf(joined), err)
 	}
@@ -74,7 +74,7 @@ func TestHall(t *testing.T) {
 
 // The table's positions are those of the queue, also of later visitors.
 func TestTokenTable(t *testing.T) {
-	table, err := newEnvironment(t).startTokens(t.Context())
+	table, err := environment.startTokens(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,8 @@ func TestCrowd(t *testing.T) {
 }
 
 func TestStreams(t *testing.T) {
-	open, err := newEnvironment(t).Streams(t.Context(), []int{5, 20})
+	t.Parallel()
+	open, err := environment.Streams(t.Context(), []int{5, 20})
 	if err != nil || len(open) != 2 || open[1].Open != 20 || open[1].Resident < 1<<20 {
 		t.Errorf("open %+v: %v", open, err)
 	}

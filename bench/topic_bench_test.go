@@ -17,7 +17,7 @@ func eachBroker(b *testing.B, brokers []Broker, run func(*testing.B, Broker)) {
 
 // BenchmarkProduce sends 100-byte records to one partition. An iteration is two seconds of sending.
 func BenchmarkProduce(b *testing.B) {
-	eachBroker(b, newEnvironment(b).Brokers(), func(b *testing.B, broker Broker) {
+	eachBroker(b, environment.Brokers(), func(b *testing.B, broker Broker) {
 		var total float64
 		for range b.N {
 			produced, err := Produce(b.Context(), broker, Stream{Bytes: PayloadBytes, Partitions: 1, For: benchmarkFor}, false)
@@ -33,7 +33,7 @@ func BenchmarkProduce(b *testing.B) {
 // BenchmarkConsume reads the records of two seconds of producing. An iteration is both; the rate is
 // of reading.
 func BenchmarkConsume(b *testing.B) {
-	eachBroker(b, newEnvironment(b).KafkaBrokers(), func(b *testing.B, broker Broker) {
+	eachBroker(b, environment.KafkaBrokers(), func(b *testing.B, broker Broker) {
 		var total float64
 		for range b.N {
 			produced, err := Produce(b.Context(), broker, Stream{Bytes: PayloadBytes, Partitions: 1, For: benchmarkFor}, true)
@@ -48,7 +48,7 @@ func BenchmarkConsume(b *testing.B) {
 
 // BenchmarkOneAtATime sends one record after another. An iteration is two seconds of sending.
 func BenchmarkOneAtATime(b *testing.B) {
-	eachBroker(b, newEnvironment(b).Brokers(), func(b *testing.B, broker Broker) {
+	eachBroker(b, environment.Brokers(), func(b *testing.B, broker Broker) {
 		var median, p99 time.Duration
 		for range b.N {
 			l, err := OneAtATime(b.Context(), broker, 1, benchmarkFor)

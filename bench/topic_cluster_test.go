@@ -13,7 +13,7 @@ import (
 
 // Clusters keep all acknowledged records, in any measure, on three nodes.
 func TestReplicate(t *testing.T) {
-	for _, cluster := range newEnvironment(t).Clusters() {
+	for _, cluster := range environment.Clusters() {
 		t.Run(cluster.Name, func(t *testing.T) {
 			const d = 300 * time.Millisecond
 			r, err := Replicate(t.Context(), cluster, 200, d)

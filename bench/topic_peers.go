@@ -38,7 +38,7 @@ type commands struct {
 }
 
 // command returns the path of a program: in PATH, or built here from the package of a module's
-// version, or, without a version, from this checkout of sluice.
+// version, or, without a version, from this checkout of sluice, as in a release without debug information.
 func (e *Environment) command(ctx context.Context, name, pkg, version string) (string, error) {
 	if version != "" {
 		if path, err := exec.LookPath(name); err == nil {
@@ -53,7 +53,7 @@ func (e *Environment) command(ctx context.Context, name, pkg, version string) (s
 	ctx, cancel := context.WithTimeout(ctx, buildWithin)
 	defer cancel()
 	path := filepath.Join(e.folder, filepath.Base(name))
-	build := exec.CommandContext(ctx, "go", "build", "-o", path, pkg)
+	build := exec.CommandContext(ctx, "go", "build", "-ldflags=-s", "-o", path, pkg)
 	if version == "" {
 		// In its own module, with the dependencies that users get.
 		root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", sluiceModule).Output()

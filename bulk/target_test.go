@@ -109,7 +109,7 @@ func TestTargetsThatChange(t *testing.T) {
 		r = started
 		first := bulk.TargetLimits{URLPrefix: "https://old.example.com", Tenants: []string{"tenant"}}
 		r.setTarget("billing", first)
-		s := every("nightly", "@daily")
+		s := every("hourly", "@hourly")
 		s.Spec = bulk.Spec{Tenant: "tenant", Target: &bulk.Target{Name: "billing", URL: "/charge"}}
 		r.putSchedule(s)
 		id := r.submit(bulk.Spec{Tenant: "tenant", Target: &bulk.Target{Name: "billing", URL: "/charge"}}, 5)
@@ -124,7 +124,7 @@ func TestTargetsThatChange(t *testing.T) {
 		if _, err := r.Replay(t.Context(), id); refusal(err) != "target.url" {
 			t.Errorf("a replay to where the target was: %v", err)
 		}
-		if _, err := r.RunNow(t.Context(), "nightly"); !errors.As(err, new(*bulk.RunError)) {
+		if _, err := r.RunNow(t.Context(), "hourly"); !errors.As(err, new(*bulk.RunError)) {
 			t.Errorf("a run to where the target was: %v", err)
 		}
 		r.setTarget("billing", first)
@@ -133,12 +133,12 @@ func TestTargetsThatChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		bulktest.RequireCounts(t, r.finish(again.ID), bulk.Completed, 3, 0)
-		if a, err := r.RunNow(t.Context(), "nightly"); err != nil || a.Target.URL != "https://old.example.com/charge" {
+		if a, err := r.RunNow(t.Context(), "hourly"); err != nil || a.Target.URL != "https://old.example.com/charge" {
 			t.Errorf("a run to where the target is again: %v, %v", a.Target, err)
 		}
 		r.setTarget("billing", bulk.TargetLimits{URLPrefix: first.URLPrefix, Tenants: []string{"another"}})
-		pass(25 * time.Hour)
-		if got := r.scheduled("nightly").LastError; !strings.Contains(got, `is not for tenant "tenant"`) {
+		pass(time.Hour)
+		if got := r.scheduled("hourly").LastError; !strings.Contains(got, `is not for tenant "tenant"`) {
 			t.Errorf("the run of a tenant that may not: %q", got)
 		}
 	})

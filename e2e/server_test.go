@@ -19,10 +19,11 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
-// binary is the path of sluice, which TestMain builds with go and buildArgs.
+// binary is the path of sluice, which TestMain builds with go and buildArgs. Without debug information it
+// links in half of the time.
 var (
 	binary    string
-	buildArgs = []string{"build"}
+	buildArgs = []string{"build", "-ldflags=-s"}
 )
 
 // long reports whether SLUICE_LONG asks for longer runs, as make test-all does.

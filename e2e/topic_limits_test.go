@@ -184,6 +184,7 @@ func needFiles(t *testing.T, count int) {
 // Consumers that request much and read nothing take a bounded part of the server's memory, and
 // others still get their records.
 func TestTopicSlowConsumers(t *testing.T) {
+	t.Parallel()
 	const count = 60
 	s := newServer(t)
 	s.env = []string{"SLUICE_TOPIC_TAIL_BYTES=100000"} // so that each reads from the disk
@@ -235,6 +236,7 @@ func TestTopicSlowConsumers(t *testing.T) {
 // Producers that begin a request and stop, hundreds with small ones and some with large ones, take
 // a bounded part of the memory; others are not delayed.
 func TestTopicHalfFrames(t *testing.T) {
+	t.Parallel()
 	small, large := 400, 8
 	s := newServer(t)
 	s.start()

@@ -27,14 +27,14 @@ fuzz() {
 }
 export -f fuzz
 
-# Each package is built once: go test would link it for each of its targets.
+# Each package is built once, without debug information: go test would link it for each of its targets.
 targets() {
 	local number=0 packages
 	packages=$(go list -f '{{.ImportPath}} {{.Dir}}' ./...)
 	while read -r package directory; do
 		grep -qs '^func Fuzz' "$directory"/*_test.go || continue
 		number=$(( number + 1 ))
-		go test -c -fuzz . -o "$work/$number" "$package"
+		go test -c -ldflags=-s -fuzz . -o "$work/$number" "$package"
 		(cd "$directory" && "$work/$number" -test.list '^Fuzz') | sed "s|^|$package $directory $work/$number |"
 	done <<<"$packages"
 }

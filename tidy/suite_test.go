@@ -23,7 +23,12 @@ type goTest struct {
 	packages []string
 	// run and skip choose the functions; nil chooses all.
 	run, skip *regexp.Regexp
+	// long reports whether SLUICE_LONG=1 is set.
+	long bool
 }
+
+// sized is what a test says whose size varies with SLUICE_LONG.
+var sized = regexp.MustCompile(`"SLUICE_LONG"|rapidtest\.Checks\(|\blonger\(`)
 
 // tagOfImport and tagOfCommand are the requirements of a test file beyond Go, an import or a
 // command that it runs, with the build tag of each.
@@ -36,14 +41,19 @@ var (
 	tagOfCommand = map[string]string{`"kcat"`: "kcat", `"nginx"`: "proxies", `"haproxy"`: "proxies", `"caddy"`: "proxies"}
 )
 
-// "make test-all" runs every test, fuzz target and example of the repository.
+// "make test-all" runs every test, fuzz target and example of the repository, and files of tests whose size
+// varies in their long size.
 func TestMakeTestAllRunsEveryTest(t *testing.T) {
 	commands := goTests(string(output(t, "make", "--no-print-directory", "--dry-run", "test-all")))
 	if len(commands) == 0 {
 		t.Fatal(`"make --dry-run test-all" shows no go test command`)
 	}
 	for _, file := range filesWith(t, "_test.go") {
-		functions := testFunctions(t, file, read(t, file))
+		content := read(t, file)
+		functions := testFunctions(t, file, content)
+		if sized.MatchString(content) && path.Dir(file) != "tidy" && !slices.ContainsFunc(commands, func(c goTest) bool { return c.long && c.runsAny(t, file, functions) }) {
+			t.Errorf("%s: make test-all does not run its long size: add its package or its functions to LONG or SIZED of the Makefile", file)
+		}
 		for _, name := range functions {
 			if !slices.ContainsFunc(commands, func(c goTest) bool { return c.runs(t, file, name) }) {
 				t.Errorf("%s: make test-all does not run %s: add its build tag or its package to a go test line of the Makefile", file, name)
@@ -101,14 +111,18 @@ func goTests(lines string) (commands []goTest) {
 		folder := "."
 		for command := range strings.SplitSeq(line, "&&") {
 			words := strings.Fields(strings.ReplaceAll(command, "'", ""))
+			long := false
 			for len(words) > 0 && strings.Contains(words[0], "=") { // environment variables
+				long = long || words[0] == "SLUICE_LONG=1"
 				words = words[1:]
 			}
 			switch {
 			case len(words) == 2 && words[0] == "cd":
 				folder = words[1]
 			case len(words) > 2 && words[0] == "go" && words[1] == "test":
-				commands = append(commands, parseGoTest(folder, words[2:]))
+				test := parseGoTest(folder, words[2:])
+				test.long = long
+				commands = append(commands, test)
 			}
 		}
 	}
@@ -151,6 +165,15 @@ func topLevel(pattern string) *regexp.Regexp {
 func (c goTest) runs(t *testing.T, file, name string) bool {
 	t.Helper()
 	return (c.run == nil || c.run.MatchString(name)) && (c.skip == nil || !c.skip.MatchString(name)) && c.builds(t, file)
+}
+
+// runsAny reports whether the command runs one of the functions, or builds the file if it has none.
+func (c goTest) runsAny(t *testing.T, file string, names []string) bool {
+	t.Helper()
+	if len(names) == 0 {
+		return c.builds(t, file)
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return c.runs(t, file, name) })
 }
 
 // builds reports whether the file is part of the tests that the command builds.
@@ -215,7 +238,7 @@ func TestSuiteRulesFindWhatIsWrong(t *testing.T) {
 	commands := goTests("echo go test ./none\nSLUICE_LONG=1 go test -race -count=1 -tags redis,kcat -p 3 " + module + "/bulk ./tidy\n" +
 		"cd bench && go vet ./... && go test -run '^TestA$/x' -timeout 1m ./...\n")
 	if len(commands) != 2 || !slices.Equal(commands[0].tags, []string{"race", "redis", "kcat"}) ||
-		!slices.Equal(commands[0].packages, []string{module + "/bulk", "./tidy"}) || commands[1].folder != "bench" {
+		!slices.Equal(commands[0].packages, []string{module + "/bulk", "./tidy"}) || commands[1].folder != "bench" || !commands[0].long || commands[1].long {
 		t.Fatalf("the commands are %+v", commands)
 	}
 	for _, test := range []struct {

@@ -3,7 +3,6 @@ package pebblestore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,9 +17,10 @@ func TestListBesideChanges(t *testing.T) {
 	const actions = 3 * holdMost
 	s := openBench(t, bulk.Config{RequestsPerSecond: -1})
 	ctx := context.Background()
-	ids := make([]string, actions)
+	ids, index := make([]string, actions), map[string]int{}
 	for i := range ids {
 		ids[i] = fmt.Sprint("a", i)
+		index[ids[i]] = i
 		if _, _, err := s.Create(ctx, bulk.Spec{ID: ids[i], Tenant: "t", Type: "echo"}); err != nil {
 			t.Fatal(err)
 		}
@@ -48,8 +48,8 @@ func TestListBesideChanges(t *testing.T) {
 		}
 		last, seen := -1, map[string]bool{}
 		for _, a := range listed {
-			at := slices.Index(ids, a.ID)
-			if at <= last {
+			at, known := index[a.ID]
+			if !known || at <= last {
 				t.Fatalf("%s is listed after %s", a.ID, ids[last])
 			}
 			last, seen[a.ID] = at, true

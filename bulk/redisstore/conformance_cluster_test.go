@@ -1,4 +1,4 @@
-//go:build redis && long
+//go:build redis && long && !race
 
 package redisstore
 
@@ -10,9 +10,10 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// TestConformanceOnACluster runs the whole suite on a cluster; TestACluster is the short run.
+// TestConformanceOnACluster runs the whole suite on a cluster; TestACluster is the short run, and that
+// with the race detector.
 func TestConformanceOnACluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{})
-	h := &harness{crew: newCrew(t), url: cluster.URL(), shards: 5, of: map[bulk.Store]Options{}}
+	h := &harness{crew: newCrew(t), url: cluster.URL(), shards: 3, of: map[bulk.Store]Options{}}
 	storetest.Run(t, h.factory())
 }

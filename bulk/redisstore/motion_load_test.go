@@ -262,7 +262,7 @@ func TestSlotsMove(t *testing.T) {
 	tr.seen.checkAll(t, tr.load)
 	there := 0
 	for _, base := range tr.stores[0].shards {
-		there += strings.Count(tr.cluster.MasterOf(base).Cli("--json", "KEYS", base+"a:*"), base)
+		there += strings.Count(tr.cluster.MasterOf(base).Cli("KEYS", base+"a:*"), base)
 	}
 	if there != len(tr.sent) {
 		t.Errorf("%d actions are in the shards, of %d", there, len(tr.sent))

@@ -227,7 +227,7 @@ func TestTheWaysToAServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) { everything(t, open(t, Options{URL: url, Prefix: name + ":"})) })
 	}
 	for database, prefix := range map[string]string{"2": "a database:", "3": "unix:"} {
-		if got := plain.Cli("-n", database, "EXISTS", prefix+"bulk:{hub}:config"); got != "1" {
+		if got := plain.Cli("EVAL", "redis.call('SELECT', ARGV[1]) return redis.call('EXISTS', ARGV[2])", "0", database, prefix+"bulk:{hub}:config"); got != "1" {
 			t.Errorf("database %s has no store", database)
 		}
 	}

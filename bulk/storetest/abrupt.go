@@ -19,6 +19,21 @@ var abruptCases = []testCase{
 	{"a crash while events are published", true, crashEventsAmidst},
 }
 
+// calls counts the calls of several goroutines.
+type calls struct {
+	made   atomic.Int64
+	want   int64
+	enough chan struct{} // closed when there were as many as are wanted
+}
+
+func newCalls(want int64) *calls { return &calls{want: want, enough: make(chan struct{})} }
+
+func (c *calls) add(n int64) {
+	if made := c.made.Add(n); made >= c.want && made-n < c.want {
+		close(c.enough)
+	}
+}
+
 // closeAmidst closes a store while all methods are called: each call succeeds, or returns
 // that the store is closed.
 func closeAmidst(k *kit) {
@@ -47,19 +62,17 @@ func closeAmidst(k *kit) {
 			func() error { return s.Set(ctx, bulk.SettingsChange{Name: "x", Tenant: &bulk.Tenant{Weight: 2}}) },
 		}
 		errs := make([]error, len(calls))
-		var began atomic.Int64
+		began := newCalls(300)
 		var all sync.WaitGroup
 		for i, call := range calls {
 			all.Go(func() {
 				for errs[i] == nil {
-					began.Add(1)
+					began.add(1)
 					errs[i] = call()
 				}
 			})
 		}
-		for began.Load() < 300 {
-			runtime.Gosched() // the clock stands still while any goroutine runs
-		}
+		<-began.enough
 		k.must(s.Close())
 		all.Wait()
 		for i, err := range errs {
@@ -113,15 +126,13 @@ func crashAmidst(k *kit) {
 		}
 		for round := range 8 {
 			s := k.store
-			var calls atomic.Int64
+			calls := newCalls(int64(10 + round*15))
 			var all sync.WaitGroup
 			for n := range 4 {
-				all.Go(func() { told.upload(s, fmt.Sprint("a", n), perAction, &calls) })
-				all.Go(func() { told.work(s, &calls) })
+				all.Go(func() { told.upload(s, fmt.Sprint("a", n), perAction, calls) })
+				all.Go(func() { told.work(s, calls) })
 			}
-			for calls.Load() < int64(10+round*15) {
-				runtime.Gosched() // the clock stands still while any goroutine runs
-			}
+			<-calls.enough
 			before := told.snapshot()
 			restart()
 			all.Wait()
@@ -133,10 +144,10 @@ func crashAmidst(k *kit) {
 }
 
 // upload uploads an action from the store's position, and seals and starts it.
-func (a *acknowledged) upload(s bulk.Store, id string, jobs int64, calls *atomic.Int64) {
+func (a *acknowledged) upload(s bulk.Store, id string, jobs int64, calls *calls) {
 	action, err := s.Action(ctx, id)
 	for at := action.Received; err == nil && action.Status == bulk.Created && at < jobs; {
-		calls.Add(1)
+		calls.add(1)
 		at, err = s.Append(ctx, id, at, [][]byte{payload(id, at), payload(id, at+1)})
 		if err == nil {
 			a.Lock()
@@ -148,19 +159,19 @@ func (a *acknowledged) upload(s bulk.Store, id string, jobs int64, calls *atomic
 		s.Transition(ctx, id, bulk.Transition{Kind: bulk.Seal, Total: jobs})
 		s.Transition(ctx, id, bulk.Transition{Kind: bulk.Start})
 	}
-	calls.Add(1000)
+	calls.add(1000)
 }
 
 // work leases and settles until the store closes.
-func (a *acknowledged) work(s bulk.Store, calls *atomic.Int64) {
+func (a *acknowledged) work(s bulk.Store, calls *calls) {
 	lease(s, calls, func(jobs []bulk.Job) bool { return a.settle(s, jobs) })
 }
 
 // lease admits and leases jobs, and calls settle with them, until it returns false or the
 // store closes.
-func lease(s bulk.Store, calls *atomic.Int64, settle func([]bulk.Job) bool) {
+func lease(s bulk.Store, calls *calls, settle func([]bulk.Job) bool) {
 	for {
-		calls.Add(1)
+		calls.add(1)
 		b, err := Backlog(ctx, s)
 		if err != nil {
 			return
@@ -239,10 +250,10 @@ func (k *kit) checkTold(told *acknowledged) {
 // completeTold runs the remaining jobs.
 func (k *kit) completeTold(told *acknowledged, jobs int64) {
 	k.t.Helper()
-	var calls atomic.Int64
+	calls := newCalls(0) // nobody waits for them
 	for n := range 4 {
 		id := fmt.Sprint("a", n)
-		told.upload(k.store, id, jobs, &calls)
+		told.upload(k.store, id, jobs, calls)
 		k.check(k.action(id).Status == bulk.Running, "%s is %s", id, k.action(id).Status)
 	}
 	for range 20 {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"runtime"
 	"sync"
-	"sync/atomic"
 
 	"github.com/sluice-project/sluice/bulk"
 )
@@ -37,15 +36,13 @@ func crashEventsAmidst(k *kit) {
 		}
 		for round := range 8 {
 			s := k.store
-			var calls atomic.Int64
+			calls := newCalls(int64(10 + round*15))
 			var all sync.WaitGroup
 			for range workers {
-				all.Go(func() { told.work(s, &calls) })
+				all.Go(func() { told.work(s, calls) })
 			}
-			all.Go(func() { told.publish(s, &calls) })
-			for calls.Load() < int64(10+round*15) {
-				runtime.Gosched() // the clock stands still while any goroutine runs
-			}
+			all.Go(func() { told.publish(s, calls) })
+			<-calls.enough
 			before := told.snapshot()
 			restart()
 			all.Wait()
@@ -60,7 +57,7 @@ func crashEventsAmidst(k *kit) {
 }
 
 // work settles jobs until the store closes.
-func (e *toldEvents) work(s bulk.Store, calls *atomic.Int64) {
+func (e *toldEvents) work(s bulk.Store, calls *calls) {
 	lease(s, calls, func(jobs []bulk.Job) bool {
 		settlements := make([]bulk.Settlement, len(jobs))
 		for i, j := range jobs {
@@ -82,9 +79,9 @@ func (e *toldEvents) work(s bulk.Store, calls *atomic.Int64) {
 }
 
 // publish reads the outbox, and confirms two times of three, until the store closes.
-func (e *toldEvents) publish(s bulk.Store, calls *atomic.Int64) {
+func (e *toldEvents) publish(s bulk.Store, calls *calls) {
 	for round := 0; ; round++ {
-		calls.Add(1)
+		calls.add(1)
 		events, upTo, err := s.Events(ctx)
 		if err != nil {
 			return

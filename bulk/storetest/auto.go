@@ -58,7 +58,7 @@ func (k *kit) autoWindow(window time.Duration, target string, most int) (rate fl
 
 // autoFound runs a target that lets 60 attempts pass in a second, and later 30.
 func autoFound(k *kit) {
-	for _, window := range []time.Duration{time.Second, 250 * time.Millisecond} {
+	for _, window := range []time.Duration{time.Second, 500 * time.Millisecond} {
 		config := unlimited()
 		config.Window = window
 		k.open(config)

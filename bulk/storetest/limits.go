@@ -275,11 +275,11 @@ func limitConcurrency(k *kit) {
 	}
 }
 
-// limitSmooth looks every few milliseconds for jobs that may start.
+// limitSmooth looks every few milliseconds for jobs that may start. Where many do, a tenth more than
+// the second of which the limit holds is enough.
 func limitSmooth(k *kit) {
-	const span = 2500 * time.Millisecond
 	for of, actions := range underOneLimit {
-		for _, rate := range []float64{100, 7, 0.8} {
+		for rate, span := range map[float64]time.Duration{100: 1100 * time.Millisecond, 7: 2500 * time.Millisecond, 0.8: 2500 * time.Millisecond} {
 			k.open(unlimited())
 			k.limit(of, bulk.Limit{RequestsPerSecond: rate, Pacing: bulk.PaceSmooth})
 			k.run(actions[0], 400)

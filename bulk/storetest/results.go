@@ -198,7 +198,7 @@ func deadPaged(k *kit) {
 
 func deadBytes(k *kit) {
 	k.open(unlimited())
-	const jobs = 20
+	const jobs = 12
 	large := bytes.Repeat([]byte("x"), bulk.MaxPayloadBytes)
 	k.create(spec("a", "tenant"))
 	k.append("a", slices.Concat(slices.Repeat([][]byte{[]byte("1")}, 2), slices.Repeat([][]byte{large}, jobs-2))...)
@@ -213,7 +213,7 @@ func deadBytes(k *kit) {
 		page, err := k.store.DeadLetters(ctx, "a", read, 1000)
 		k.must(err)
 		if len(page) == 0 {
-			k.check(pages == 3, "%d pages, want 3", pages)
+			k.check(pages == 2, "%d pages, want 2", pages)
 			break
 		}
 		size := 0

@@ -114,18 +114,9 @@ func transitionTable(k *kit) {
 			stage.reach(k, id)
 			k.advance(time.Millisecond)
 			k.tryTransition(id, transition, fmt.Sprintf("transition %d from %q", transition.Kind, stage.name))
-			k.expire()
+			// Its leases end, so that the next stage does not lease its jobs.
+			_, _ = k.store.Transition(ctx, id, bulk.Transition{Kind: bulk.Cancel}) // it may have ended, or be gone
 		}
-	}
-}
-
-// expire ends the leases of the present stage, so that the next one does not lease its jobs.
-func (k *kit) expire() {
-	k.t.Helper()
-	all, err := k.store.Actions(ctx, bulk.ActionFilter{Unfinished: true})
-	k.must(err)
-	for _, a := range all {
-		k.store.Transition(ctx, a.ID, bulk.Transition{Kind: bulk.Cancel})
 	}
 }
 

@@ -1,2 +1,3 @@
-// Package kubernetes checks the manifests beside it against the types of Kubernetes.
+// Package kubernetes checks the chart in sluice/, rendered by Helm itself, against the types of Kubernetes, and keeps the
+// manifests beside it in step.
 package kubernetes

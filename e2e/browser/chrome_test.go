@@ -105,16 +105,12 @@ func newVisitor(t *testing.T, look look) *visitor {
 	if err := chromedp.Do(ctx); err != nil { // The window lives as long as the context of this call.
 		t.Fatal(err)
 	}
-	scheme := "light"
-	if look.dark {
-		scheme = "dark"
-	}
 	v.run(
 		call(log.Enable, cdp.Empty{}),
 		call(network.Enable, network.EnableParams{}),
 		v.screen(look.width),
+		theme(look.dark),
 		call(emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: look.noScript}),
-		call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}),
 		call(network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Accept-Language": look.lang}}),
 	)
 	t.Cleanup(v.checkComplaints)
@@ -134,6 +130,22 @@ func (v *visitor) screen(width int64) chromedp.Action[chromedp.Void] {
 	return call(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: width, Height: 844, DeviceScaleFactor: 1, Mobile: width < 600,
 	})
+}
+
+// theme sets the color scheme that the visitor prefers.
+func theme(dark bool) chromedp.Action[chromedp.Void] {
+	scheme := "light"
+	if dark {
+		scheme = "dark"
+	}
+	return call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+}
+
+// as changes the theme and the width of the open page.
+func (v *visitor) as(look look) {
+	v.t.Helper()
+	v.look = look
+	v.run(v.screen(look.width), theme(look.dark))
 }
 
 // listen records the browser's complaints: errors of scripts, and violations of the page's policy.

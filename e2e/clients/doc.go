@@ -7,6 +7,7 @@
 // partitions; seeking by offset and time; administration; a view over 20,000 hidden records;
 // delayed records. librdkafka does administration only: kcat, in e2e, uses the same library. Those of Python
 // produce, read in a group and administer.
-// docs/topic/clients.md lists what a client does not support. With SLUICE_NODES=3 each server is a
-// cluster of three nodes with three replicas.
+// docs/topic/clients.md lists what a client does not support. With SLUICE_NODES=3 the servers of tests of
+// Kafka clients are clusters of three nodes with three replicas; the other tests have one server only, and
+// are not run so.
 package clients

@@ -57,10 +57,65 @@ func TestSASL(t *testing.T) {
 			}
 		}
 	})
+	t.Run("users and access lists", func(t *testing.T) { usersAndAccessLists(t, addr) })
 	t.Setenv("BROKER", addr)
 	t.Setenv("SECRET", adminSecret)
 	t.Run("python", func(t *testing.T) { run(t, "python", "/usr/bin/python3", "sasl.py") })
 	t.Run("kafkajs", func(t *testing.T) { runKafkaJS(t, "sasl.test.js") })
+}
+
+// usersAndAccessLists makes a user and gives it a right with the admin clients of sarama and kafka-go. The user then writes
+// with kafka-go, until it is denied.
+func usersAndAccessLists(t *testing.T, addr string) {
+	admin := must(sarama.NewClusterAdmin([]string{addr}, saramaPlain(adminSecret, sarama.SASLHandshakeV1)))(t)
+	defer admin.Close()
+	if err := admin.CreateTopic("lists", &sarama.TopicDetail{NumPartitions: 1, ReplicationFactor: 1}, false); err != nil {
+		t.Fatal(err)
+	}
+	user := sarama.AlterUserScramCredentialsUpsert{Name: "till", Mechanism: sarama.SCRAM_MECHANISM_SHA_512, Iterations: 8192, Salt: []byte("salt of the till"), Password: []byte("secret")}
+	for _, result := range must(admin.UpsertUserScramCredentials([]sarama.AlterUserScramCredentialsUpsert{user}))(t) {
+		equal(t, "a user that was made", result.ErrorCode, sarama.ErrNoError)
+	}
+	described := must(admin.DescribeUserScramCredentials([]string{"till"}))(t)
+	equal(t, "the iterations of the user", described[0].CredentialInfos[0].Iterations, int32(8192))
+	topicOf := sarama.Resource{ResourceType: sarama.AclResourceTopic, ResourceName: "lists", ResourcePatternType: sarama.AclPatternLiteral}
+	rule := func(permission sarama.AclPermissionType) sarama.Acl {
+		return sarama.Acl{Principal: "User:till", Host: "*", Operation: sarama.AclOperationWrite, PermissionType: permission}
+	}
+	if err := admin.CreateACL(topicOf, rule(sarama.AclPermissionAllow)); err != nil {
+		t.Fatal(err)
+	}
+	mechanism := must(scram.Mechanism(scram.SHA512, "till", "secret"))(t)
+	transport := &kafka.Transport{SASL: mechanism}
+	defer transport.CloseIdleConnections()
+	write := func() error {
+		w := &kafka.Writer{Addr: kafka.TCP(addr), Topic: "lists", Transport: transport, BatchSize: 1, MaxAttempts: 1, RequiredAcks: kafka.RequireAll}
+		defer w.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		err := w.WriteMessages(ctx, kafka.Message{Value: []byte("a record")})
+		if all := (kafka.WriteErrors{}); errors.As(err, &all) {
+			return errors.Join(all...)
+		}
+		return err
+	}
+	if err := write(); err != nil {
+		t.Errorf("with an access list: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	second := &kafka.Client{Addr: kafka.TCP(addr), Transport: &kafka.Transport{SASL: plain.Mechanism{Username: "admin", Password: adminSecret}}}
+	created := must(second.CreateACLs(ctx, &kafka.CreateACLsRequest{ACLs: []kafka.ACLEntry{{
+		ResourceType: kafka.ResourceTypeTopic, ResourceName: "li", ResourcePatternType: kafka.PatternTypePrefixed,
+		Principal: "User:*", Host: "127.0.0.1", Operation: kafka.ACLOperationTypeAll, PermissionType: kafka.ACLPermissionTypeDeny,
+	}}}))(t)
+	equal(t, "errors of a denial", created.Errors, []error{nil})
+	if err := write(); !errors.Is(err, kafka.TopicAuthorizationFailed) {
+		t.Errorf("denied: %v", err)
+	}
+	filter := sarama.AclFilter{ResourceType: sarama.AclResourceAny, ResourcePatternTypeFilter: sarama.AclPatternAny, Operation: sarama.AclOperationAny, PermissionType: sarama.AclPermissionAny}
+	equal(t, "resources with access lists", len(must(admin.ListAcls(filter))(t)), 2)
+	equal(t, "access lists that were removed", len(must(admin.DeleteACL(filter, false))(t)), 2)
 }
 
 // bearer provides a token.

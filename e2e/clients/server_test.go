@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 	binary, scenarios = filepath.Join(dir, "sluice"), filepath.Join(dir, "scenarios")
 	for path, of := range map[string]string{binary: "./cmd/sluice", scenarios: "./sdk/go"} {
-		if out, err := exec.Command("go", "build", "-C", "../..", "-o", path, of).CombinedOutput(); err != nil {
+		if out, err := exec.Command("go", "build", "-C", "../..", "-ldflags=-s", "-o", path, of).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", of, err, out)
 			os.Exit(1)
 		}
@@ -101,7 +102,7 @@ func startNode(t *testing.T, args ...string) (await func(), api, kafka string) {
 	return func() {
 		t.Helper()
 		eventually(t, "the server is ready", func() bool { return ready("http://" + api + "/readyz") })
-		if len(args) == 0 || nodes() == 1 {
+		if !slices.Contains(args, "--cluster") {
 			return
 		}
 		eventually(t, "the node knows all", func() bool { return strings.Count(get(t, "http://"+api+"/v1/cluster"), `"alive":true`) == nodes() })

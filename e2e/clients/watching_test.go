@@ -80,9 +80,6 @@ func sectionOf(page, anchor string) bool {
 // alerts are there, or documented: those of failures have no series before the first one. A rate needs two
 // samples, and a series may begin a moment after the work, so the server works until all is found.
 func TestDashboards(t *testing.T) {
-	if nodes() > 1 {
-		return // the metrics of three nodes have the same names
-	}
 	db := must(tsdb.Open(t.TempDir(), slog.New(slog.DiscardHandler), nil, tsdb.DefaultOptions(), nil))(t)
 	defer db.Close()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: patience, Parser: promQL})

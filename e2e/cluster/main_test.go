@@ -15,7 +15,7 @@ import (
 var (
 	// binary is the path of sluice, which TestMain builds with go and buildArgs.
 	binary    string
-	buildArgs = []string{"build"}
+	buildArgs = []string{"build", "-ldflags=-s"}
 
 	reportTo = flag.String("report", "", "file that the report of a run is written to, as JSON")
 	upgraded = flag.String("from", "", "binary of an earlier version, with which the nodes of TestPlannedStop begin; default: this version")

@@ -10,6 +10,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	rapidtest.Checks(15, 100)
+	rapidtest.Checks(rapidtest.WithRace(15), 100)
 	redistest.VerifyTestMain(m)
 }

@@ -37,7 +37,7 @@ func (c *call) authorize(of auth.Resource, name string) error {
 // may reports whether the client may send a kind of request for a resource. It is for lists, which leave out what the
 // client may not see: that is no refusal.
 func (c *call) may(request int16, of auth.Resource, name string) bool {
-	return c.principal == nil || c.principal.May(request, of, name)
+	return c.principal == nil || c.principal.May(c.host, request, of, name)
 }
 
 // topic returns a topic that the request is allowed for. Reading a view is reading its source.
@@ -102,9 +102,12 @@ var resourceNames = map[auth.Resource]string{auth.Cluster: "cluster", auth.Topic
 const followedMost = 64
 
 // allowed remembers, for the trail, that the request may use a resource.
-func (c *call) allowed(of auth.Resource, name string) {
+func (c *call) allowed(of auth.Resource, name string) { c.about(resourceNames[of], name) }
+
+// about remembers, for the trail, what the request is about.
+func (c *call) about(kind, name string) {
 	if x := c.exchange; x != nil && x.followed && len(x.allowed) < followedMost {
-		x.allowed = append(x.allowed, resourceNames[of]+name)
+		x.allowed = append(x.allowed, kind+name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 	"github.com/sluice-project/sluice/topic/share"
 )
 
@@ -67,6 +68,9 @@ var errorKinds = []struct {
 	{topic.ErrFenced, kerr.NotLeaderForPartition},
 	{topic.ErrNoLog, kerr.NotLeaderForPartition},
 	{topic.ErrClosed, kerr.NotLeaderForPartition},
+	{auth.ErrNotFound, kerr.ResourceNotFound},
+	{auth.ErrFull, kerr.PolicyViolation},
+	{auth.ErrAway, kerr.RequestTimedOut},
 	{topic.ErrDelaysFull, kerr.ThrottlingQuotaExceeded},
 	{topic.ErrUncompressedSize, kerr.MessageTooLarge},
 	{topic.ErrUncertain, kerr.RequestTimedOut},

@@ -50,18 +50,19 @@ func (a *account) Valid() bool {
 	return a.of.byName[a.name] == a && (a.expires.IsZero() || time.Now().Before(a.expires))
 }
 
-func (a *account) May(request int16, of auth.Resource, name string) bool {
+func (a *account) May(_ string, request int16, of auth.Resource, name string) bool {
 	return a.may == nil || a.may(request, of, name)
 }
 
 // accounts are Accounts in memory.
 type accounts struct {
+	auth.Manager
 	mu     sync.Mutex
 	byName map[string]*account
 }
 
 func newAccounts(names ...string) *accounts {
-	all := &accounts{byName: map[string]*account{}}
+	all := &accounts{Manager: &manager{}, byName: map[string]*account{}}
 	for _, name := range names {
 		all.add(&account{name: name})
 	}

@@ -96,7 +96,7 @@ func takeHallLoads(ctx context.Context, hall *bench.Hall, found *results) error 
 		what := "Positions"
 		measure := func() ([]bench.Served, error) { return hall.Positions(ctx, bench.HallClients, peakFor) }
 		if joins {
-			what, measure = "Joins", func() ([]bench.Served, error) { return hall.Joins(ctx, peakFor) }
+			what, measure = "Joins", func() ([]bench.Served, error) { return hall.Joins(ctx, bench.HallClients, peakFor) }
 		}
 		peaks, err := measure()
 		if err != nil {

@@ -3,7 +3,6 @@ package serve
 import (
 	"crypto/x509"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -93,25 +92,14 @@ func (p kafkaPrincipal) Expires() time.Time { return p.Principal.Expires }
 // Valid implements auth.Principal.
 func (p kafkaPrincipal) Valid() bool { return p.accounts.Valid(p.Principal) }
 
-// ownTopics begins the names of the topics that only servers write.
-const ownTopics = "sluice."
+// kafkaResources are the kinds of resources in the table of rights.
+var kafkaResources = [...]access.Resource{
+	auth.Cluster: access.Cluster, auth.Topic: access.Topic, auth.Group: access.Group, auth.Transaction: access.Transaction,
+}
 
-// May implements auth.Principal. Requests without a row in the table are refused.
-func (p kafkaPrincipal) May(request int16, of auth.Resource, name string) bool {
-	right, known := access.Request(request)
-	if !known || !p.Principal.May(right) {
-		return false
-	}
-	switch of {
-	case auth.Topic:
-		return p.Topic(name) && (right != access.Produce || !strings.HasPrefix(name, ownTopics))
-	case auth.Group:
-		return p.Group(name)
-	case auth.Transaction:
-		return p.Transaction(name)
-	default:
-		return true
-	}
+// May implements auth.Principal.
+func (p kafkaPrincipal) May(host string, request int16, of auth.Resource, name string) bool {
+	return p.accounts.MayRequest(p.Principal, host, request, kafkaResources[of], name)
 }
 
 // nodeAccount is the name of the account of nodes. No token can have it.
@@ -138,4 +126,4 @@ func (node) Expires() time.Time { return time.Time{} }
 func (node) Valid() bool { return true }
 
 // May implements auth.Principal.
-func (node) May(int16, auth.Resource, string) bool { return true }
+func (node) May(string, int16, auth.Resource, string) bool { return true }

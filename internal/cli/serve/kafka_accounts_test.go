@@ -25,7 +25,6 @@ import (
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/kafka"
-	"github.com/sluice-project/sluice/topic/kafka/auth"
 	"github.com/sluice-project/sluice/topic/kafka/kafkatest"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
@@ -310,17 +309,5 @@ func TestNodesPublishEventsWithAccounts(t *testing.T) {
 	}
 	if got != count || len(leading) < 2 {
 		t.Errorf("%d events on nodes %v, want %d on several", got, leading, count)
-	}
-}
-
-// BenchmarkMay is what a right costs for each topic of a request.
-func BenchmarkMay(b *testing.B) {
-	var p auth.Principal = kafkaPrincipal{&access.Principal{
-		Roles: []access.Role{access.Consumer, access.Producer}, Topics: []string{"a", "b*", "c", "d*", "e", "f", "g", "orders*"},
-	}, nil}
-	for b.Loop() {
-		if !p.May(0, auth.Topic, "orders-of-today") {
-			b.Fatal("it may not")
-		}
 	}
 }

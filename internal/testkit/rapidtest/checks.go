@@ -30,3 +30,13 @@ func Checks(short, long int) (undo func()) {
 	set(strconv.Itoa(checks))
 	return func() { set(before) }
 }
+
+// WithRace returns checks, and with the race detector a fifth of them: each then takes ten times as
+// long. It is for packages that "make test-all" also runs without the race detector and with
+// SLUICE_LONG.
+func WithRace(checks int) int {
+	if race {
+		return checks / 5
+	}
+	return checks
+}

@@ -1,16 +1,14 @@
 package redistest
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"os/exec"
 	"strconv"
 	"strings"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
-// Cli returns the output of redis-cli, without the line's end. A command that fails, or is answered
-// with an error, fails the test.
+// Cli returns the answer to a command as redis-cli prints it to a file: the elements of a list on a
+// line each. A command that fails, or is answered with an error, fails the test.
 func (s *Server) Cli(args ...string) string {
 	s.t.Helper()
 	output, err := s.Try(args...)
@@ -22,22 +20,8 @@ func (s *Server) Cli(args ...string) string {
 
 // Try is Cli for commands that may fail.
 func (s *Server) Try(args ...string) (string, error) {
-	s.t.Helper()
-	all := []string{"-e", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)}
-	if s.options.User != "" {
-		all = append(all, "--no-auth-warning", "--user", s.options.User, "--pass", s.options.Password)
-	}
-	if s.options.TLS {
-		all = append(all, "--tls", "--cacert", s.CAFile())
-	}
-	command := exec.CommandContext(context.Background(), find(s.t, "cli"), append(all, args...)...)
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	output, err := command.Output()
-	if err != nil {
-		return "", fmt.Errorf("redis-cli %s: %w: %s%s", strings.Join(args, " "), err, output, stderr.Bytes())
-	}
-	return strings.TrimRight(string(output), "\n"), nil
+	answer, err := s.call(until.Limit, args...)
+	return strings.Join(answer, "\n"), err
 }
 
 // Info returns a field of INFO, such as used_memory. A missing field fails the test.

@@ -1,8 +1,6 @@
 package redistest
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,37 +32,15 @@ func (c *Cluster) BeginMove(key string, to *Server) *Move {
 // Step moves up to `most` keys, and reports whether there were any.
 func (m *Move) Step(most int) bool {
 	m.cluster.t.Helper()
-	var keys []string
-	// Keys may have line breaks.
-	if err := json.Unmarshal([]byte(m.from.Cli("--json", "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(m.slot), strconv.Itoa(most))), &keys); err != nil {
+	keys, err := m.from.call(until.Limit, "CLUSTER", "GETKEYSINSLOT", strconv.Itoa(m.slot), strconv.Itoa(most))
+	if err != nil {
 		m.cluster.t.Fatal(err)
 	}
 	if len(keys) == 0 {
 		return false
 	}
-	m.from.send(append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(m.to.port), "", "0", migrateTimeout, "KEYS"}, keys...)...)
+	m.from.Cli(append([]string{"MIGRATE", "127.0.0.1", strconv.Itoa(m.to.port), "", "0", migrateTimeout, "KEYS"}, keys...)...)
 	return true
-}
-
-// send is Cli for a command that is answered with a status, and whose arguments may have any bytes.
-func (s *Server) send(args ...string) {
-	s.t.Helper()
-	connection, err := s.dial()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = connection.Close() }() // it was only used for this
-	var command strings.Builder
-	fmt.Fprintf(&command, "*%d\r\n", len(args))
-	for _, arg := range args {
-		fmt.Fprintf(&command, "$%d\r\n%s\r\n", len(arg), arg)
-	}
-	if _, err := connection.Write([]byte(command.String())); err != nil {
-		s.t.Fatal(err)
-	}
-	if answer, err := bufio.NewReader(connection).ReadString('\n'); err != nil || !strings.HasPrefix(answer, "+") {
-		s.t.Fatalf("%s: %q, %v", args[0], answer, err)
-	}
 }
 
 // Abandon ends the move where it is: neither master knows of it any more.

@@ -1,9 +1,7 @@
 package redistest
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -112,15 +110,15 @@ func shortFolder(t testing.TB) string {
 	return folder
 }
 
-// find returns the path of a program of Redis or Valkey.
-func find(t testing.TB, what string) string {
+// program returns the path of redis-server or valkey-server.
+func program(t testing.TB) string {
 	t.Helper()
-	for _, family := range []string{"redis-", "valkey-"} {
-		if path, err := exec.LookPath(family + what); err == nil {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	t.Fatalf("neither redis-%s nor valkey-%[1]s is in PATH: make need-redis, or sudo apt-get install redis-server", what)
+	t.Fatal("neither redis-server nor valkey-server is in PATH: make need-redis, or sudo apt-get install redis-server")
 	return ""
 }
 
@@ -131,7 +129,7 @@ func (s *Server) start() error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the process has its own copy
-	process := exec.CommandContext(context.Background(), find(s.t, "server"), s.args()...)
+	process := exec.CommandContext(context.Background(), program(s.t), s.args()...)
 	process.Stdout, process.Stderr = log, log
 	if err := process.Start(); err != nil {
 		return err
@@ -207,34 +205,11 @@ func (s *Server) awaitReady() error {
 // Options.TLS. A process trusts it with SSL_CERT_FILE in its environment.
 func (s *Server) CAFile() string { return s.authority.File }
 
-func (s *Server) dial() (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: time.Second}
-	if !s.options.TLS {
-		return dialer.DialContext(context.Background(), "tcp", s.Addr())
-	}
-	return (&tls.Dialer{NetDialer: dialer, Config: s.authority.Client()}).DialContext(context.Background(), "tcp", s.Addr())
-}
-
 // ping returns nil once the server answers anything except that it is loading.
 func (s *Server) ping() error {
-	connection, err := s.dial()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = connection.Close() }() // it was only read
-	if err := connection.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	if _, err := connection.Write([]byte("PING\r\n")); err != nil {
-		return err
-	}
-	answer, err := bufio.NewReader(connection).ReadString('\n')
-	switch {
-	case err != nil:
-	case strings.HasPrefix(answer, "-LOADING"):
-		err = errors.New("it is loading")
-	case !strings.HasPrefix(answer, "+") && !strings.HasPrefix(answer, "-"):
-		err = fmt.Errorf("somebody else answers: %q", answer)
+	_, err := s.call(time.Second, "PING")
+	if refused, is := errors.AsType[refusal](err); is && !strings.HasPrefix(string(refused), "LOADING") {
+		return nil
 	}
 	return err
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Accounts knows who may connect. All its methods are fast: they do no I/O. The texts of its errors
-// are sent to clients.
+// Accounts knows who may connect. All its methods but those of Manager are fast: they do no I/O. The texts of its
+// errors are sent to clients.
 type Accounts interface {
 	// Secret returns the account that a secret belongs to.
 	Secret(secret string) (Principal, error)
@@ -17,6 +17,7 @@ type Accounts interface {
 	// the same ones, whose secret nobody knows. The client learns the error only if it proves to
 	// know the secret, and so cannot find out which names exist.
 	Scram(mechanism, name string) (Principal, ScramKeys, error)
+	Manager
 }
 
 // Principal is an account that a client has proved to be.
@@ -27,9 +28,9 @@ type Principal interface {
 	Expires() time.Time
 	// Valid reports whether the account still exists and has not expired.
 	Valid() bool
-	// May reports whether requests of a kind, by its number in the protocol, are allowed for a
-	// resource of that name.
-	May(request int16, of Resource, name string) bool
+	// May reports whether requests of a kind, by its number in the protocol, are allowed from a host,
+	// an address, for a resource of that name.
+	May(host string, request int16, of Resource, name string) bool
 }
 
 // Resource is a kind of thing that requests are about.

@@ -12,7 +12,10 @@ import (
 )
 
 // one is the account of tests.
-type one struct{ Principal }
+type one struct {
+	Principal
+	Manager
+}
 
 func (o one) Secret(secret string) (Principal, error) {
 	if secret != "secret" {

@@ -23,7 +23,7 @@ func Request(key, version int16, names Names) kmsg.Request {
 }
 
 // described are the arrays of structures that name resources.
-var described = map[string]bool{"Topics": true, "Groups": true, "Resources": true, "Partitions": true}
+var described = map[string]bool{"Topics": true, "Groups": true, "Resources": true, "Partitions": true, "Deletions": true, "Creations": true, "Filters": true}
 
 func (n Names) fill(value reflect.Value) {
 	for i := range value.NumField() {
@@ -42,7 +42,7 @@ func (n Names) fill(value reflect.Value) {
 		case "Ack": // without an acknowledgement there is no answer
 			field.SetInt(-1)
 		case "ResourceType":
-			field.Set(reflect.ValueOf(kmsg.ConfigResourceTypeTopic))
+			field.SetInt(int64(kmsg.ConfigResourceTypeTopic)) // of access lists too
 		}
 		if described[value.Type().Field(i).Name] && field.Kind() == reflect.Slice {
 			switch element := reflect.New(field.Type().Elem()).Elem(); element.Kind() {

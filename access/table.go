@@ -98,6 +98,12 @@ var requests = map[int16]request{
 	68: {Consume, opRead, on{Topic: opDescribe}},           // ConsumerGroupHeartbeat
 	69: {ReadTopics, opDescribe, nil},                      // ConsumerGroupDescribe
 	75: {ReadTopics, opDescribe, nil},                      // DescribeTopicPartitions
+	76: {Consume, opRead, on{Topic: opDescribe}},           // ShareGroupHeartbeat
+	77: {ReadTopics, opDescribe, nil},                      // ShareGroupDescribe
+	78: {Consume, opRead, nil},                             // ShareFetch
+	79: {Consume, opRead, nil},                             // ShareAcknowledge
+	90: {ReadTopics, opDescribe, nil},                      // DescribeShareGroupOffsets
+	91: {Consume, opRead, nil},                             // AlterShareGroupOffsets
 }
 
 // request is what a Kafka request needs.

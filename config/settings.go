@@ -193,6 +193,14 @@ func (c *Config) topicSettings() []Setting {
 			Usage: "most bytes that the members of all consumer groups of a node bring and are assigned, and 1 KiB for each; further ones are refused"},
 		{Key: "topic.offset_retention", field: &t.Groups.OffsetRetention,
 			Usage: "how long committed offsets are kept after their group became empty"},
+		{Key: "topic.share_lock", field: &t.Shares.Lock,
+			Usage: "how long a member of a share group has a record before others get it"},
+		{Key: "topic.share_deliveries", field: &t.Shares.Deliveries,
+			Usage: "how often a share group delivers a record at most"},
+		{Key: "topic.share_records", field: &t.Shares.Records,
+			Usage: "most records of a partition that are in flight in a share group, from the first that is not done"},
+		{Key: "topic.share_earliest", field: &t.Shares.Earliest,
+			Usage: "whether a share group begins at the first record of a partition, and not at its end"},
 	}
 }
 

@@ -35,6 +35,7 @@ type Topic struct {
 	// AutoCreatePerMinute bounds the topics that are created because clients ask for them.
 	AutoCreatePerMinute int
 	Groups              topic.GroupsConfig
+	Shares              topic.SharesConfig
 }
 
 const (
@@ -56,7 +57,7 @@ func defaultTopic() Topic {
 	return Topic{
 		TotalPartitions: int(c.TotalPartitions), AutoCreatePerMinute: c.AutoCreatePerMinute,
 		Partitions: int(c.Partitions), MaxMessageBytes: int64(c.MaxMessageBytes),
-		Retention: c.Retention, RetentionBytes: c.RetentionBytes, TailBytes: c.TailBytes, Groups: c.Groups,
+		Retention: c.Retention, RetentionBytes: c.RetentionBytes, TailBytes: c.TailBytes, Groups: c.Groups, Shares: c.Shares,
 	}
 }
 
@@ -68,7 +69,7 @@ func (t *Topic) Config() topic.Config {
 		Linger: max(t.Linger, 0), AutoCreateOff: !t.AutoCreate,
 		TotalPartitions: int32(t.TotalPartitions), AutoCreatePerMinute: t.AutoCreatePerMinute,
 		Partitions: int32(t.Partitions), MaxMessageBytes: int32(t.MaxMessageBytes),
-		Retention: t.Retention, RetentionBytes: t.RetentionBytes, TailBytes: t.TailBytes, Groups: groups,
+		Retention: t.Retention, RetentionBytes: t.RetentionBytes, TailBytes: t.TailBytes, Groups: groups, Shares: t.Shares,
 		Replicas: int16(t.Replicas), LeaderBalanceInterval: t.LeaderBalanceInterval,
 	}
 }

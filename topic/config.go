@@ -67,6 +67,33 @@ type Config struct {
 	Advertise Advertised
 	Delays    DelayConfig
 	Groups    GroupsConfig
+	Shares    SharesConfig
+}
+
+// SharesConfig holds the settings of share groups.
+type SharesConfig struct {
+	// Lock is how long a member has a record before others get it. Default 30 s; 1 s to 1 hour.
+	Lock time.Duration
+	// Deliveries is how often a record is delivered at most. Default 5; at most 100.
+	Deliveries int
+	// Records bounds the records of a partition that are in flight in one group: those after the
+	// first one that is not done, up to the last one that was delivered. Default 2,000; 100 to 10,000.
+	Records int
+	// Earliest makes a group begin at the first record of a partition that it reads for the first
+	// time. By default it begins at the end, as in Kafka.
+	Earliest bool
+}
+
+func (c SharesConfig) validate() error {
+	switch {
+	case c.Lock < time.Second || c.Lock > time.Hour:
+		return errors.New("topic.share_lock: want 1s to 1h")
+	case c.Deliveries < 1 || c.Deliveries > 100:
+		return errors.New("topic.share_deliveries: want 1 to 100")
+	case c.Records < 100 || c.Records > 10_000:
+		return errors.New("topic.share_records: want 100 to 10000")
+	}
+	return nil
 }
 
 // GroupsConfig holds the settings of consumer groups.
@@ -119,6 +146,9 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.Groups.GroupsMax, 10_000)
 	orDefault(&c.Groups.BytesTotal, 256<<20)
 	orDefault(&c.Groups.OffsetMetadataBytes, 4096)
+	orDefault(&c.Shares.Lock, 30*time.Second)
+	orDefault(&c.Shares.Deliveries, 5)
+	orDefault(&c.Shares.Records, 2000)
 	return c
 }
 
@@ -168,7 +198,7 @@ func (c Config) Validate() error {
 	case c.Replicas < 0 || c.Replicas > MaxReplicas:
 		return fmt.Errorf("topic.replicas: want 1 to %d", MaxReplicas)
 	}
-	return c.Groups.validate()
+	return errors.Join(c.Groups.validate(), c.Shares.validate())
 }
 
 func (c GroupsConfig) validate() error {

@@ -16,7 +16,9 @@ var (
 	ErrInvalidReplicas   = errors.New("invalid number of replicas")
 	// ErrInvalidAssignment reports that a partition cannot be on those brokers.
 	ErrInvalidAssignment = errors.New("invalid replica assignment")
-	ErrHasViews          = errors.New("topic has views")
+	// ErrSharesFull reports that share groups read too many partitions at once.
+	ErrSharesFull = errors.New("share groups read too many partitions")
+	ErrHasViews   = errors.New("topic has views")
 	// ErrNoNode reports that no node of that number belongs to the cluster.
 	ErrNoNode = errors.New("node does not exist")
 	// ErrNodeInUse reports that a node cannot be removed or drained yet.

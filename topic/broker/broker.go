@@ -30,6 +30,7 @@ type Broker struct {
 	groups *group.Groups
 	// transactions coordinates transactions.
 	transactions *txn.Coordinator
+	shares       shares
 
 	clusterID string
 	moving    moving
@@ -91,7 +92,7 @@ func New(store topic.Store, config topic.Config, options ...Option) (*Broker, er
 		store: store, config: config, log: slog.New(slog.DiscardHandler),
 		tails: &tails{limit: config.TailBytes}, cold: &cold{}, opening: semaphore.NewWeighted(partitionsAtOnce),
 		scans: semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0))), unpacker: topic.NewUnpacker(semaphore.NewWeighted(config.UnpackBytes)),
-		topics: map[string]*Topic{}, byID: map[topic.ID]*Topic{},
+		topics: map[string]*Topic{}, byID: map[topic.ID]*Topic{}, shares: shares{byKey: map[string]*Share{}},
 		group:   lifecycle.NewGroup(context.Background()),
 		cluster: store.Cluster(), looking: lifecycle.NewSignal(), catalog: newFollowed(),
 		flights: 1, entryBytes: clusterEntryBytes, metrics: newMetrics(),
@@ -188,6 +189,7 @@ func (b *Broker) awaitOpen(ctx context.Context) {
 // Stop refuses new appends, waits until those in flight are durable, and ends the
 // background loops. It first calls Leave.
 func (b *Broker) Stop(ctx context.Context) error {
+	b.shares.close()
 	groupsErr := errors.Join(b.transactions.Stop(ctx), b.groups.Stop(ctx))
 	_ = b.Leave(ctx) // it has logged its error
 	if b.unanswer != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
+	"github.com/sluice-project/sluice/topic/share"
 )
 
 // Delete removes a topic and its records. Errors: ErrNoTopic; ErrHasViews if the
@@ -76,6 +77,13 @@ func (b *Broker) finishDeleting(ctx context.Context, name string, record catalog
 		if err := b.deletePartition(ctx, record, number); err != nil {
 			return err
 		}
+	}
+	id, err := topic.ParseID(record.ID)
+	if err != nil {
+		return err
+	}
+	if err := b.deleteShares(ctx, share.TopicPrefix(id)); err != nil {
+		return err
 	}
 	return b.forget(ctx, name, record.ID)
 }

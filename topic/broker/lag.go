@@ -18,7 +18,8 @@ type Lag struct {
 	Group     string
 	Topic     string
 	Partition int32
-	// Committed is the offset that the group has committed.
+	// Committed is the offset that the group has committed; of a share group the one before
+	// which all records are done.
 	Committed int64
 	// End is the high watermark, Lag the number of offsets from Committed to it; both are -1
 	// if the partition's leader is not known, or does not answer.
@@ -39,7 +40,7 @@ func lagOf(name, topic string, partition int32, committed, end int64) Lag {
 const topicsAsked = 16
 
 // GroupLag returns how far a group has read each partition in which it has committed an
-// offset, by topic and partition, whatever nodes lead them. Errors: group.ErrNoGroup if
+// offset, or has a window of a share group, by topic and partition, whatever nodes lead them. Errors: group.ErrNoGroup if
 // the group does not exist.
 func (b *Broker) GroupLag(ctx context.Context, name string) ([]Lag, error) {
 	if err := b.store.Meta().Sync(ctx); err != nil {
@@ -49,6 +50,11 @@ func (b *Broker) GroupLag(ctx context.Context, name string) ([]Lag, error) {
 	if err != nil {
 		return nil, err
 	}
+	shared, err := b.sharedOffsets(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	stored = append(stored, shared...)
 	if len(stored) == 0 {
 		if exists, err := group.Stored(ctx, b.store.Meta(), name); err != nil || !exists {
 			return nil, cmp.Or(err, fmt.Errorf("%w: %q", group.ErrNoGroup, name))

@@ -27,6 +27,8 @@ type metrics struct {
 	recovery     prometheus.Histogram
 
 	compactions, compactionFailures, compacted prometheus.Counter
+	// shared counts records of share groups by what has become of them.
+	shared *prometheus.CounterVec
 
 	partitions, led, offline, behind *prometheus.Desc
 	size, start, end, lag, omitted   *prometheus.Desc
@@ -49,6 +51,8 @@ func newMetrics() *metrics {
 		compactions:        counter("compactions_total", "Compactions of partitions."),
 		compactionFailures: counter("compaction_failures_total", "Compactions of partitions that have failed, and are tried again."),
 		compacted:          counter("compaction_removed_bytes_total", "Bytes of records that compaction has removed."),
+		shared: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "topic_share_records_total",
+			Help: "Records of share groups that this node has delivered, and what has become of them."}, []string{"outcome"}),
 
 		partitions: desc("partitions", "Partitions of all topics."),
 		led:        desc("partitions_led", "Partitions that this node leads."),
@@ -79,7 +83,7 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (m *metrics) own() []prometheus.Collector {
-	return []prometheus.Collector{m.gained, m.lost, m.recovery, m.compactions, m.compactionFailures, m.compacted}
+	return []prometheus.Collector{m.gained, m.lost, m.recovery, m.compactions, m.compactionFailures, m.compacted, m.shared}
 }
 
 // Collect implements prometheus.Collector.

@@ -14,6 +14,7 @@ import (
 const (
 	TypeClassic  = "classic"
 	TypeConsumer = "consumer"
+	TypeShare    = "share"
 )
 
 // Description describes a group.
@@ -21,7 +22,7 @@ type Description struct {
 	Name       string
 	State      State
 	Generation int32
-	// Type is "classic", or "consumer" for a group that uses the consumer protocol.
+	// Type is "classic", "consumer" for a group that uses the consumer protocol, or "share".
 	Type string
 	// ProtocolType is the kind of members that it has or had: usually "consumer";
 	// empty if it never had any.
@@ -122,10 +123,10 @@ func (gs *Groups) Describe(name string) (Description, error) {
 }
 
 func (g *group) describe() Description {
-	d := Description{Name: g.name, State: g.state, Type: TypeClassic, Generation: g.generation, ProtocolType: g.protocolType}
+	d := Description{Name: g.name, State: g.state, Type: g.kind(), Generation: g.generation, ProtocolType: g.protocolType}
 	if cs := g.consumers; cs != nil {
-		d.Type, d.Protocol = TypeConsumer, cs.assignor
-		if d.State == Stable && !cs.isReconciled(g.generation) {
+		d.Protocol = cs.assignor
+		if d.State == Stable && !cs.shared && !cs.isReconciled(g.generation) {
 			d.State = Reconciling
 		}
 		return d

@@ -51,6 +51,8 @@ const (
 // partitions among them: the group's generation is the epoch of the present target, and each heartbeat
 // brings one member closer to its part of it. Members that keep their partitions go on reading.
 type consumers struct {
+	// shared reports whether it is a share group: see shared.go.
+	shared    bool
 	members   map[string]*consumer
 	instances map[string]string // instance id to member id
 	// owners has the owner of each partition that a member is assigned, or has not yet revoked. No
@@ -113,8 +115,8 @@ func (cs *consumers) inOrder() []*consumer {
 
 // consume handles a heartbeat of the consumer protocol. The answer comes when all that it tells is durable.
 func (g *group) consume(now time.Time, r ConsumerHeartbeat) *Awaited[ConsumerResult] {
-	if g.consumers == nil && g.state != Empty {
-		return settled(ConsumerResult{}, fmt.Errorf("%w: its members use the classic one", ErrOtherProtocol))
+	if g.state != Empty && (g.consumers == nil || g.consumers.shared != r.Share) {
+		return settled(ConsumerResult{}, fmt.Errorf("%w: its members use that of %s groups", ErrOtherProtocol, g.kind()))
 	}
 	if r.Epoch < JoinEpoch {
 		return g.leaveConsumers(now, r)

@@ -18,7 +18,7 @@ func (g *group) consumerOf(r ConsumerHeartbeat) (*consumer, error) {
 	}
 	// The answer with the present epoch may have been lost: a member that has the epoch before, and no
 	// partition that it may not have, goes on.
-	lost := r.Epoch == m.previous && r.Owned != nil && len(r.Owned.Without(m.assigned)) == 0
+	lost := r.Epoch == m.previous && (r.Share || r.Owned != nil && len(r.Owned.Without(m.assigned)) == 0)
 	if r.Epoch != m.epoch && (r.Epoch > m.epoch || !lost) {
 		return nil, fmt.Errorf("%w: %d; the member is in %d", ErrFencedEpoch, r.Epoch, m.epoch)
 	}
@@ -50,8 +50,9 @@ func (g *group) knownConsumer(r ConsumerHeartbeat) (*consumer, error) {
 // the place of the one of the same name that is away.
 func (g *group) joinConsumers(r ConsumerHeartbeat) (*consumer, error) {
 	cs := g.consumers
-	if cs == nil {
+	if cs == nil || cs.shared != r.Share {
 		cs = newConsumers()
+		cs.shared = r.Share
 	}
 	m := cs.members[r.Member]
 	if static := cs.members[cs.instances[r.Instance]]; r.Instance != "" && static != nil {
@@ -63,8 +64,8 @@ func (g *group) joinConsumers(r ConsumerHeartbeat) (*consumer, error) {
 	if err := g.roomFor(m, r); err != nil {
 		return nil, err
 	}
-	if g.consumers == nil { // the members of an empty group may use any protocol
-		g.consumers, g.protocol, g.protocolType = cs, "", consumerProtocol
+	if g.consumers != cs { // the members of an empty group may use any protocol
+		g.consumers, g.protocol, g.protocolType = cs, "", cs.protocolType()
 		clear(g.pending)
 	}
 	if m == nil {

@@ -9,6 +9,9 @@ import (
 // reconcile brings a member closer to its target, if that is possible, and reports whether it did. Owned are the
 // partitions that the member says it owns; nil if it does not say.
 func (g *group) reconcile(now time.Time, m *consumer, owned assign.Partitions) bool {
+	if g.consumers.shared {
+		return g.share(m)
+	}
 	switch m.state {
 	case reconciled:
 		if m.epoch == g.generation {
@@ -74,6 +77,10 @@ func (cs *consumers) free(m *consumer, of assign.Partitions) assign.Partitions {
 
 // own sets what a member is assigned, and what of it it has yet to revoke.
 func (cs *consumers) own(m *consumer, assigned, revoking assign.Partitions) {
+	if cs.shared {
+		m.assigned = assigned
+		return
+	}
 	for _, part := range []assign.Partitions{m.assigned, m.revoking} {
 		for topic, numbers := range part {
 			for _, number := range numbers {

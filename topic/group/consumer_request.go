@@ -21,6 +21,9 @@ const (
 type ConsumerHeartbeat struct {
 	// Member is a name that the member has chosen; empty for one that joins and asks for a name.
 	Group, Member string
+	// Share reports whether it is a member of a share group: without Instance, Rebalance, Pattern,
+	// Assignor and Owned.
+	Share bool
 	// Epoch is the member's epoch, or JoinEpoch, LeaveEpoch or PauseEpoch.
 	Epoch int32
 	// Instance is the name of a static member.
@@ -62,13 +65,13 @@ func (r ConsumerHeartbeat) validate() error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrInvalidGroupRequest}, args...)...)
 	}
 	switch {
-	case r.Epoch < PauseEpoch:
+	case r.Epoch < PauseEpoch || r.Share && r.Epoch == PauseEpoch:
 		return invalid("member epoch %d", r.Epoch)
 	case r.Epoch != JoinEpoch && r.Member == "":
 		return invalid("want a member id")
-	case r.Epoch == JoinEpoch && r.Rebalance <= 0:
+	case r.Epoch == JoinEpoch && r.Rebalance <= 0 && !r.Share:
 		return invalid("want a rebalance timeout from a member that joins")
-	case r.Epoch == JoinEpoch && (r.Owned == nil || len(r.Owned) > 0):
+	case r.Epoch == JoinEpoch && (r.Owned == nil || len(r.Owned) > 0) && !r.Share:
 		return invalid("want an empty list of partitions from a member that joins")
 	case r.Epoch == JoinEpoch && r.Topics == nil && r.Pattern == nil:
 		return invalid("want a subscription from a member that joins")

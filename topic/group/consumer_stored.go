@@ -10,6 +10,8 @@ import (
 // consumersRecord is the stored part of a group that the consumer protocol has: all that a new coordinator
 // needs to go on where the last one was.
 type consumersRecord struct {
+	// Shared is set for a share group.
+	Shared   bool             `json:"shared,omitempty"`
 	Assignor string           `json:"assignor"`
 	Digest   uint64           `json:"digest"`
 	Members  []consumerRecord `json:"members,omitempty"`
@@ -35,7 +37,7 @@ type consumerRecord struct {
 }
 
 func (cs *consumers) record() *consumersRecord {
-	r := &consumersRecord{Assignor: cs.assignor, Digest: cs.digest, Members: make([]consumerRecord, 0, len(cs.members))}
+	r := &consumersRecord{Shared: cs.shared, Assignor: cs.assignor, Digest: cs.digest, Members: make([]consumerRecord, 0, len(cs.members))}
 	for _, m := range cs.inOrder() {
 		r.Members = append(r.Members, consumerRecord{
 			ID: m.id, Instance: m.instance, Rack: m.rack, Client: strings.ToValidUTF8(m.client, ""), Host: m.host,
@@ -51,7 +53,7 @@ func (cs *consumers) record() *consumersRecord {
 // restoreConsumers sets the members from their record. Sessions, and the times to revoke, start again.
 func (g *group) restoreConsumers(now time.Time, r consumersRecord) {
 	cs := newConsumers()
-	cs.assignor, cs.digest = r.Assignor, r.Digest
+	cs.shared, cs.assignor, cs.digest = r.Shared, r.Assignor, r.Digest
 	for _, saved := range r.Members {
 		g.lastNumber++
 		m := &consumer{

@@ -138,7 +138,11 @@ func (g *group) beginEpoch(now time.Time) {
 		}
 	}
 	cs.assignor, cs.digest = cs.preferred(), g.digest()
-	for i, share := range assign.Policies[cs.assignor](members) {
+	policy := assign.Policies[cs.assignor]
+	if cs.shared {
+		cs.assignor, policy = assign.SimpleName, assign.Simple
+	}
+	for i, share := range policy(members) {
 		order[i].target = share
 	}
 }

@@ -152,7 +152,7 @@ func (c *coordinator) expire(now time.Time) {
 	for topic, changes := range c.group.expired(now, c.offsets) {
 		c.change(topic, changes)
 	}
-	if c.group.state == Empty && len(c.group.pending) == 0 && len(c.offsets) == 0 && c.waiting == nil && !c.writing {
+	if c.group.state == Empty && len(c.group.pending) == 0 && len(c.offsets) == 0 && c.waiting == nil && !c.writing && !c.group.keepsWindows(now) {
 		c.remove()
 	}
 	c.flush()

@@ -39,8 +39,8 @@ var (
 	ErrSubscribed = errors.New("group is subscribed to the topic")
 	// ErrOffsetMetadataTooLarge reports that the text of a commit is too long.
 	ErrOffsetMetadataTooLarge = errors.New("offset metadata too large")
-	// ErrOtherProtocol reports that the members of the group use the other one of the two
-	// protocols, the classic and that of consumers.
+	// ErrOtherProtocol reports that the members of the group use another protocol: the classic one,
+	// that of consumers, or that of share groups.
 	ErrOtherProtocol = errors.New("group uses another protocol")
 	// ErrFencedEpoch reports that a member has another epoch than the coordinator knows: join
 	// again, without any partition.

@@ -79,6 +79,9 @@ func (g *group) mayCommit(now time.Time, r MemberIdentity) error {
 	if r.Generation < 0 && g.state == Empty {
 		return nil
 	}
+	if g.isShare() {
+		return fmt.Errorf("%w: its members acknowledge records, and commit no offsets", ErrOtherProtocol)
+	}
 	if g.consumers != nil {
 		return g.consumers.checkEpoch(r)
 	}

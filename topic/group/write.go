@@ -234,6 +234,9 @@ func (c *coordinator) removeAll(ctx context.Context, w *groupWrite) {
 		gone++
 	}
 	if err == nil {
+		err = c.removeWindows(ctx)
+	}
+	if err == nil {
 		err = c.removeRecord(ctx)
 	}
 	c.failed("remove a group", err)

@@ -46,7 +46,7 @@ func (c *call) topic(name string) (*broker.Topic, error) {
 		return nil, err
 	}
 	t, err := c.session.server.broker.Topic(name)
-	if err == nil && c.key == keyFetch && t.Source() != nil {
+	if err == nil && (c.key == keyFetch || c.key == keyShareFetch) && t.Source() != nil {
 		err = c.authorize(auth.Topic, t.Source().Name())
 	}
 	return t, err

@@ -66,6 +66,12 @@ var needs = map[int16][]auth.Resource{
 	68: {auth.Topic, auth.Group},
 	69: {auth.Group},
 	75: {auth.Topic},
+	76: {auth.Topic, auth.Group},
+	77: {auth.Group},
+	78: {auth.Group}, // and the topics, once the member has a session
+	79: {auth.Group},
+	90: {auth.Group}, // and the topics of a share group
+	91: {auth.Group},
 }
 
 var refusedCodes = map[auth.Resource]int16{

@@ -106,6 +106,7 @@ func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
 	}
 	context.AfterFunc(c.ctx, func() {
 		c.close()
+		s.shares.leave(c)
 		s.remove(c)
 	})
 	return c

@@ -2,12 +2,10 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/group/assign"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
@@ -82,15 +80,9 @@ func (s *Server) describedConsumer(c *call, m *group.MemberDescription) kmsg.Con
 
 // named returns partitions with the names of their topics. Topics that were deleted are left out.
 func (s *Server) named(c *call, partitions assign.Partitions) (named kmsg.Assignment) {
-	for _, of := range partitions.Topics() {
-		t, err := s.broker.TopicByID(of)
-		if errors.Is(err, topic.ErrNoTopic) || err == nil && !c.may(c.key, auth.Topic, t.Name()) {
-			continue
-		}
+	for of, name := range s.seen(c, partitions) {
 		assigned := kmsg.NewAssignmentTopicPartition()
-		if assigned.TopicID, assigned.Partitions = of, partitions[of]; err == nil {
-			assigned.Topic = t.Name()
-		}
+		assigned.TopicID, assigned.Topic, assigned.Partitions = of, name, partitions[of]
 		named.TopicPartitions = append(named.TopicPartitions, assigned)
 	}
 	return named

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
+	"github.com/sluice-project/sluice/topic/share"
 )
 
 // failure is an error with a code of the protocol.
@@ -41,6 +42,12 @@ var errorKinds = []struct {
 	{topic.ErrNoReassignment, kerr.NoReassignmentInProgress},
 	{topic.ErrElectionNotNeeded, kerr.ElectionNotNeeded},
 	{topic.ErrNoPreferredLeader, kerr.PreferredLeaderNotAvailable},
+	{share.ErrState, kerr.InvalidRecordState},
+	{share.ErrInvalid, kerr.InvalidRequest},
+	{group.ErrNoGroup, kerr.GroupIDNotFound},
+	{group.ErrOtherProtocol, kerr.GroupIDNotFound},
+	{group.ErrGroupNotEmpty, kerr.NonEmptyGroup},
+	{topic.ErrSharesFull, kerr.PolicyViolation},
 	{topic.ErrHasViews, kerr.PolicyViolation},
 	{topic.ErrView, kerr.PolicyViolation},
 	{topic.ErrCompacted, kerr.PolicyViolation},

@@ -19,7 +19,7 @@ const groupCost = 384
 // Clients ask every node.
 //
 //   - 4: the state, and only those in certain states, if the client says so.
-//   - 5: the type, "classic" or "consumer", and only those of certain types.
+//   - 5: the type, "classic", "consumer" or "share", and only those of certain types.
 func (s *Server) listGroups(c *call, r *kmsg.ListGroupsRequest) answer {
 	return func(context.Context) kmsg.Response { return s.listedGroups(c, r) }
 }

@@ -38,6 +38,7 @@ type Server struct {
 	// converted bounds the memory of message sets that become batches.
 	converted *budget
 	sessions  *fetchSessions
+	shares    *shareSessions
 
 	warned warnings
 	// strangers bounds the connections of clients that have not authenticated.
@@ -61,7 +62,7 @@ func NewServer(broker *broker.Broker, options Options) *Server {
 		group:    lifecycle.NewGroup(context.Background()),
 		requests: newBudget(options.RequestMemory), large: newBudget(options.RequestMemory / 2),
 		converted: newBudget(options.RequestMemory / 2),
-		answers:   newBudget(options.FetchMemory), turns: newBudget(largeAtOnce), sessions: newFetchSessions(),
+		answers:   newBudget(options.FetchMemory), turns: newBudget(largeAtOnce), sessions: newFetchSessions(), shares: newShareSessions(),
 		draining: make(chan struct{}), connections: map[*connection]struct{}{}, empty: make(chan struct{}),
 	}
 	s.strangers = connlimit.New(connlimit.Bounds{Total: strangersMax, PerClient: strangersPerClient}, s.log)

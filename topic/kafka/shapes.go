@@ -53,4 +53,10 @@ var shapes = map[int16]shape{
 	68: newShape("s s i s s i *s 1+:s s [u *i]"),
 	69: newShape("*s b"),
 	75: newShape("[s] i ?[s i]"),
+	76: newShape("s s i s *s"),
+	77: newShape("*s b"),
+	78: newShape("s s i i i i 1+:i 1+:i 2+:b 2+:b [u [i 0-0:i [q q *b]]] [u *i]"),
+	79: newShape("s s i 2+:b [u [i [q q *b]]]"),
+	90: newShape("[s [s *i]]"),
+	91: newShape("s [s [i q]]"),
 }

@@ -29,6 +29,7 @@ const (
 	keyDeleteGroups     = 42
 	keyElectLeaders     = 43
 	keyDescribeCluster  = 60
+	keyShareFetch       = 78
 )
 
 // requests are the supported kinds, in the order of their numbers. ApiVersions announces
@@ -81,12 +82,18 @@ var requests = []request{
 	on(0, 1, (*Server).consumerGroupHeartbeat),
 	on(0, 1, (*Server).consumerGroupDescribe),
 	on(0, 0, (*Server).describeTopicPartitions),
+	on(1, 1, (*Server).shareGroupHeartbeat),
+	on(1, 1, (*Server).shareGroupDescribe),
+	on(1, 2, (*Server).shareFetch),
+	on(1, 2, (*Server).shareAcknowledge),
+	on(0, 1, (*Server).describeShareGroupOffsets),
+	on(0, 0, (*Server).alterShareGroupOffsets),
 }
 
 // waitsForOthers reports whether a kind of request may wait long for records or for other members.
 // It then must not hold memory for its answer.
 func waitsForOthers(key int16) bool {
-	return key == keyFetch || key == keyJoinGroup || key == keySyncGroup
+	return key == keyFetch || key == keyShareFetch || key == keyJoinGroup || key == keySyncGroup
 }
 
 // kinds returns the requests, by their numbers.

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -10,8 +11,8 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/brokers"
 )
 
-// There are requests for groups of the classic protocol, and others for those of the consumer protocol
-// (KIP-848). To the commands a group is a group.
+// There are requests for groups of the classic protocol, others for those of the consumer protocol
+// (KIP-848), and others for share groups (KIP-932). To the commands a group is a group.
 
 // isMissing reports whether the requests for classic groups know no such group.
 func isMissing(state string, err error) bool {
@@ -33,16 +34,23 @@ func describeAll(ctx context.Context, c *brokers.Client, names ...string) (kadm.
 	if len(missing) == 0 {
 		return described, nil
 	}
-	consumers, err := c.Admin.DescribeConsumerGroups(ctx, missing...)
-	if err != nil {
-		return described, nil //nolint:nilerr // a broker without the consumer protocol has no such groups
-	}
+	consumers, _ := c.Admin.DescribeConsumerGroups(ctx, missing...) // a broker without the consumer protocol has no such groups
 	for name, group := range consumers {
 		if group.Err == nil {
 			described[name] = kadm.DescribedGroup{
 				Group: name, Coordinator: group.Coordinator, State: group.State, ProtocolType: "consumer",
 				Protocol: group.AssignorName, Members: membersOf(group),
 			}
+		}
+	}
+	missing = slices.DeleteFunc(missing, func(name string) bool { return consumers[name].Err == nil && consumers[name].Group != "" })
+	if len(missing) == 0 {
+		return described, nil
+	}
+	shared, _ := c.Admin.DescribeShareGroups(ctx, missing...) // nor one without share groups
+	for name, group := range shared {
+		if group.Err == nil {
+			described[name] = asGroup(group)
 		}
 	}
 	return described, nil
@@ -67,8 +75,8 @@ func lagOf(ctx context.Context, c *brokers.Client, name string) (kadm.DescribedG
 	}
 	consumers, err := c.Admin.DescribeConsumerGroups(ctx, name)
 	group := consumers[name]
-	if err != nil || group.Err != nil {
-		return classic, nil //nolint:nilerr // a broker without the consumer protocol has no such groups
+	if err != nil || group.Err != nil { // there is no such group, or the broker does not have the consumer protocol
+		return lagOfShares(ctx, c, name, classic)
 	}
 	lag := kadm.DescribedGroupLag{
 		Group: name, Coordinator: group.Coordinator, State: group.State, ProtocolType: "consumer", Protocol: group.AssignorName,

@@ -101,10 +101,11 @@ func resetGroup(ctx context.Context, c *brokers.Client, group, name string, move
 	if _, err := c.Topic(ctx, name); err != nil {
 		return err
 	}
-	if err := checkInactive(ctx, c, group); err != nil {
+	shared, err := checkInactive(ctx, c, group)
+	if err != nil {
 		return err
 	}
-	moved, err := planReset(ctx, c, group, name, move, dryRun)
+	moved, err := planReset(ctx, c, group, name, move, shared, dryRun)
 	if err != nil {
 		return err
 	}
@@ -112,6 +113,12 @@ func resetGroup(ctx context.Context, c *brokers.Client, group, name string, move
 		offsets := kadm.Offsets{}
 		for _, p := range moved {
 			offsets.AddOffset(name, p.Partition, p.New, -1)
+		}
+		if shared {
+			if err := resetShares(ctx, c, group, offsets); err != nil {
+				return err
+			}
+			return reportReset(c, group, moved, dryRun)
 		}
 		if err := c.Admin.CommitAllOffsets(ctx, group, offsets); err != nil {
 			if errors.Is(err, kerr.UnknownMemberID) || errors.Is(err, kerr.RebalanceInProgress) {
@@ -123,31 +130,31 @@ func resetGroup(ctx context.Context, c *brokers.Client, group, name string, move
 	return reportReset(c, group, moved, dryRun)
 }
 
-// checkInactive returns an error if the group has members. For a group that does not exist, reset
-// sets the offset to begin at.
-func checkInactive(ctx context.Context, c *brokers.Client, group string) error {
+// checkInactive returns an error if the group has members, and reports whether it is a share group. For a group
+// that does not exist, reset sets the offset to begin at.
+func checkInactive(ctx context.Context, c *brokers.Client, group string) (shared bool, err error) {
 	described, err := describeAll(ctx, c, group)
 	if err != nil {
-		return err
+		return false, err
 	}
 	found, err := described.On(group, nil)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case errors.Is(found.Err, kerr.GroupIDNotFound):
-		return nil
+		return false, nil
 	case found.Err != nil:
-		return brokers.Answered(found.Err, found.ErrMessage)
+		return false, brokers.Answered(found.Err, found.ErrMessage)
 	case found.State != brokers.GroupEmpty && found.State != brokers.GroupDead:
 		// They would not notice the reset.
-		return fmt.Errorf("group %q is %s, with %s: stop them first, since they would go on where they are",
+		return false, fmt.Errorf("group %q is %s, with %s: stop them first, since they would go on where they are",
 			group, found.State, term.Counted(int64(len(found.Members)), "member"))
 	}
-	return nil
+	return found.ProtocolType == typeShare, nil
 }
 
 // planReset returns the group's present offsets and the new ones.
-func planReset(ctx context.Context, c *brokers.Client, group, name string, move groupMove, dryRun bool) ([]movedPartition, error) {
+func planReset(ctx context.Context, c *brokers.Client, group, name string, move groupMove, shared, dryRun bool) ([]movedPartition, error) {
 	extents, err := c.Extents(ctx, name)
 	if err != nil {
 		return nil, err
@@ -157,6 +164,14 @@ func planReset(ctx context.Context, c *brokers.Client, group, name string, move 
 		return nil, err
 	}
 	committed, err := brokers.Committed(ctx, c, group, name, extents)
+	if err == nil && shared {
+		var starts kadm.OffsetResponses
+		if starts, err = startsOf(ctx, c, group); err == nil {
+			for partition := range starts[name] {
+				committed[partition] = starts[name][partition].At
+			}
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (n Names) fill(value reflect.Value) {
 		switch name {
 		case "Topic", "TopicName", "SubscribedTopicName", "ResourceName":
 			set(field, n.Topic)
-		case "Group", "CoordinatorKey":
+		case "Group", "GroupID", "CoordinatorKey":
 			set(field, n.Group)
 		case "TransactionalID", "TransactionID":
 			set(field, n.Transaction)

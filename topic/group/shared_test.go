@@ -1,0 +1,103 @@
+package group_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/group/assign"
+	"github.com/sluice-project/sluice/topic/share"
+)
+
+// beatShare sends a heartbeat of a member of a share group.
+func beatShare(t *testing.T, groups *group.Groups, member string, epoch int32, topics ...string) (group.ConsumerResult, error) {
+	t.Helper()
+	return groups.ConsumerHeartbeat(group.ConsumerHeartbeat{Group: "g", Member: member, Epoch: epoch, Share: true, Topics: topics}).Wait(t.Context())
+}
+
+// Members of a share group have partitions together, over a restart; no other protocol has the group in that
+// time; and the group goes with what it knows of records.
+func TestShareGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		meta, topics := newBadMeta(), newTopics(map[string]int32{"orders": 1})
+		groups := startConsumers(t, meta, topics, topic.GroupsConfig{})
+		for i, member := range []string{"a", "b"} {
+			joined, err := beatShare(t, groups, member, group.JoinEpoch, "orders")
+			if err != nil || joined.Epoch != int32(i+1) || joined.Assigned.Count() != 1 {
+				t.Fatalf("%s joined: %+v, %v", member, joined, err)
+			}
+		}
+		beaten, err := beatShare(t, groups, "a", 1)
+		if err != nil || beaten.Epoch != 2 || beaten.Assigned != nil {
+			t.Fatalf("a, in the epoch of b: %+v, %v", beaten, err)
+		}
+		_, err = beatShare(t, groups, "a", 1) // as if the answer were lost
+		wantErr(t, "the epoch before", err, nil)
+		_, err = beatShare(t, groups, "a", 3)
+		wantErr(t, "an epoch from the future", err, group.ErrFencedEpoch)
+		wantErr(t, "a consumer", newModern(t, groups, "c", "orders").beat(), group.ErrOtherProtocol)
+		_, err = groups.Commit(group.CommitRequest{MemberIdentity: group.MemberIdentity{Group: "g", Member: "a", Generation: 2}}).Wait(t.Context())
+		wantErr(t, "a commit", err, group.ErrOtherProtocol)
+
+		stopGroups(t, groups)
+		groups = startConsumers(t, meta, topics, topic.GroupsConfig{})
+		d, err := groups.Describe("g")
+		if err != nil || d.Type != group.TypeShare || d.Protocol != "simple" || d.State != group.Stable || len(d.Members) != 2 {
+			t.Fatalf("after a restart: %+v, %v", d, err)
+		}
+		id := d.Members[0].Consumer.Assigned.Topics()[0]
+		if _, err := meta.Put(t.Context(), share.Key(id, 0, "g"), []byte("{}"), 0); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // their sessions end
+		time.Sleep(6 * 24 * time.Hour)
+		if d, err := groups.Describe("g"); err != nil || d.State != group.Empty {
+			t.Fatalf("without members: %+v, %v", d, err)
+		}
+		time.Sleep(2 * 24 * time.Hour)
+		synctest.Wait()
+		_, err = groups.Describe("g")
+		wantErr(t, "after the retention of offsets", err, group.ErrNoGroup)
+		if left, err := meta.List(t.Context(), share.Prefix); err != nil || len(left) > 0 {
+			t.Errorf("the group has left %v, %v", left, err)
+		}
+	})
+}
+
+// Each partition has a member that reads it, each member that reads something has a partition, and members
+// that read the same have as many partitions as each other, or one more.
+func TestSimpleAssignsEachPartition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		partitions := rapid.Int32Range(1, 12).Draw(t, "partitions")
+		of := assign.Topic{ID: topic.ID{1}, Partitions: partitions}
+		members := make([]assign.Member, rapid.IntRange(1, 20).Draw(t, "members"))
+		readers := 0
+		for i := range members {
+			if rapid.IntRange(0, 4).Draw(t, "reads") > 0 {
+				members[i].Topics = []assign.Topic{of}
+				readers++
+			}
+		}
+		count, load := make([]int, partitions), []int{}
+		for i, has := range assign.Simple(members) {
+			if len(members[i].Topics) > 0 {
+				load = append(load, has.Count())
+			}
+			for _, number := range has[of.ID] {
+				count[number]++
+			}
+		}
+		if readers == 0 {
+			return
+		}
+		if slices.Min(count) < 1 || slices.Max(count) > slices.Min(count)+1 || slices.Min(load) < 1 || slices.Max(load) > slices.Min(load)+1 {
+			t.Fatal(fmt.Sprint("members of each partition: ", count, ", partitions of each member: ", load))
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package kafka
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
+)
+
+// DescribeShareGroupOffsets: versions 0 to 1.
+//
+// Answers the offset of each partition before which all records are done in a share group; of all partitions that
+// it has read, if the request names no topics. Partitions that it has not read have -1, and topics that the client may
+// not see an error, or are left out.
+//
+//   - 1: the lag: the number of offsets from there to the end, -1 if it is not known.
+func (s *Server) describeShareGroupOffsets(c *call, r *kmsg.DescribeShareGroupOffsetsRequest) answer {
+	return func(ctx context.Context) kmsg.Response {
+		response := r.ResponseKind().(*kmsg.DescribeShareGroupOffsetsResponse)
+		asked := once[string]{}
+		for i := range r.Groups {
+			if asked.first(r.Groups[i].GroupID) {
+				response.Groups = append(response.Groups, s.describedShareOffsets(ctx, c, &r.Groups[i]))
+			}
+		}
+		return response
+	}
+}
+
+func (s *Server) describedShareOffsets(ctx context.Context, c *call, r *kmsg.DescribeShareGroupOffsetsRequestGroup) kmsg.DescribeShareGroupOffsetsResponseGroup {
+	described := kmsg.NewDescribeShareGroupOffsetsResponseGroup()
+	described.GroupID = r.GroupID
+	found, err := s.shareOffsets(ctx, c, r.GroupID)
+	if err != nil {
+		described.ErrorCode, described.ErrorMessage = s.consumerCode(r.GroupID, err), message(err)
+		return described
+	}
+	want := make(map[string][]int32, len(found))
+	for _, t := range r.Topics {
+		want[t.Topic] = append(want[t.Topic], t.Partitions...)
+	}
+	for name, partitions := range found {
+		if r.Topics == nil && c.may(c.key, auth.Topic, name) {
+			for number := range partitions {
+				want[name] = append(want[name], number)
+			}
+		}
+	}
+	for name, numbers := range want {
+		t, err := c.topic(name)
+		of := kmsg.NewDescribeShareGroupOffsetsResponseGroupTopic()
+		of.Topic = name
+		if t != nil {
+			of.TopicID = t.ID()
+		}
+		for _, number := range distinct(numbers) {
+			p := kmsg.NewDescribeShareGroupOffsetsResponseGroupTopicPartition()
+			p.Partition, p.StartOffset, p.ErrorCode, p.ErrorMessage = number, -1, code(err), message(err)
+			if lag, has := found[name][number]; has && err == nil {
+				p.StartOffset, p.Lag = lag.Committed, lag.Lag
+			}
+			of.Partitions = append(of.Partitions, p)
+		}
+		described.Topics = append(described.Topics, of)
+	}
+	return described
+}
+
+// shareOffsets returns how far a share group is, by topic and partition.
+func (s *Server) shareOffsets(ctx context.Context, c *call, name string) (map[string]map[int32]broker.Lag, error) {
+	if err := c.authorize(auth.Group, name); err != nil {
+		return nil, err
+	}
+	d, err := s.broker.Groups().Describe(name)
+	if err == nil && d.Type != group.TypeShare {
+		err = errNotShare
+	}
+	if err != nil {
+		return nil, err
+	}
+	lags, err := s.broker.GroupLag(ctx, name)
+	if err == nil {
+		err = c.memory.add(int64(len(lags)) * answerCost)
+	}
+	found := map[string]map[int32]broker.Lag{}
+	for _, lag := range lags {
+		if found[lag.Topic] == nil {
+			found[lag.Topic] = map[int32]broker.Lag{}
+		}
+		found[lag.Topic][lag.Partition] = lag
+	}
+	return found, err
+}

@@ -79,10 +79,8 @@ func usersAndAccessLists(t *testing.T, addr string) {
 	described := must(admin.DescribeUserScramCredentials([]string{"till"}))(t)
 	equal(t, "the iterations of the user", described[0].CredentialInfos[0].Iterations, int32(8192))
 	topicOf := sarama.Resource{ResourceType: sarama.AclResourceTopic, ResourceName: "lists", ResourcePatternType: sarama.AclPatternLiteral}
-	rule := func(permission sarama.AclPermissionType) sarama.Acl {
-		return sarama.Acl{Principal: "User:till", Host: "*", Operation: sarama.AclOperationWrite, PermissionType: permission}
-	}
-	if err := admin.CreateACL(topicOf, rule(sarama.AclPermissionAllow)); err != nil {
+	allowed := sarama.Acl{Principal: "User:till", Host: "*", Operation: sarama.AclOperationWrite, PermissionType: sarama.AclPermissionAllow}
+	if err := admin.CreateACLs([]*sarama.ResourceAcls{{Resource: topicOf, Acls: []*sarama.Acl{&allowed}}}); err != nil {
 		t.Fatal(err)
 	}
 	mechanism := must(scram.Mechanism(scram.SHA512, "till", "secret"))(t)

@@ -20,12 +20,16 @@ import (
 
 // ACLs finds by the resource only.
 func (m *manager) ACLs(filter auth.ACLFilter) []auth.ACL {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.changed = append(m.changed, filterText(filter))
 	return slices.DeleteFunc(slices.Clone(m.acls), func(l auth.ACL) bool { return filter.Resource != "" && l.Resource != filter.Resource })
 }
 
 // CreateACLs refuses those of Nobody.
 func (m *manager) CreateACLs(_ context.Context, all []auth.ACL) ([]error, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	refused := make([]error, len(all))
 	for i, l := range all {
 		if l.Principal == "User:Nobody" {
@@ -73,7 +77,7 @@ func TestACLCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	var texts []string
-	for _, l := range has.acls {
+	for _, l := range has.ACLs(auth.ACLFilter{}) {
 		texts = append(texts, l.String())
 	}
 	slices.Sort(texts)
@@ -99,7 +103,7 @@ func TestACLCalls(t *testing.T) {
 	if !slices.Equal(texts, want) {
 		t.Errorf("described %q, want %q", texts, want)
 	}
-	has.changed = nil
+	has.takeChanged()
 	deletesACLs(t, s, admin, has)
 	without := dial(t, start(t, startBroker(t, storetest.NewMemory(), topic.Config{}), Options{}))
 	wantCode(t, "without accounts", ask[*kmsg.DescribeACLsResponse](without, 3, kmsg.NewPtrDescribeACLsRequest()).ErrorCode, kerr.SecurityDisabled)
@@ -108,8 +112,9 @@ func TestACLCalls(t *testing.T) {
 func deletesACLs(t *testing.T, s *Server, admin *kadm.Client, has *manager) {
 	t.Helper()
 	deleted, err := admin.DeleteACLs(t.Context(), kadm.NewACLs().Topics("orders").Allow("User:till").AllowHosts("*").ResourcePatternType(kadm.ACLPatternMatch).Operations(kadm.OpRead))
-	if err != nil || len(deleted) != 1 || len(deleted[0].Deleted) != 2 || !slices.Equal(has.changed, []string{"allow User:till read match topic orders *"}) {
-		t.Errorf("deleted %+v, %v by %q", deleted, err, has.changed)
+	changed := has.takeChanged()
+	if err != nil || len(deleted) != 1 || len(deleted[0].Deleted) != 2 || !slices.Equal(changed, []string{"allow User:till read match topic orders *"}) {
+		t.Errorf("deleted %+v, %v by %q", deleted, err, changed)
 	}
 	unknown := kmsg.NewPtrDeleteACLsRequest()
 	unknown.Filters = make([]kmsg.DeleteACLsRequestFilter, 2)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -19,8 +20,18 @@ import (
 
 // manager is a Manager that has some users, and refuses some changes.
 type manager struct {
+	mu      sync.Mutex
 	changed []string
 	acls    []auth.ACL
+}
+
+// takeChanged returns what was asked since the last call.
+func (m *manager) takeChanged() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	changed := m.changed
+	m.changed = nil
+	return changed
 }
 
 func (m *manager) Users() []auth.ScramUser {
@@ -28,6 +39,8 @@ func (m *manager) Users() []auth.ScramUser {
 }
 
 func (m *manager) ChangeUsers(_ context.Context, changes []auth.ScramChange) (map[string]error, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	refused := map[string]error{}
 	for _, change := range changes {
 		m.changed = append(m.changed, fmt.Sprint(change.User, " ", change.Mechanism, " ", change.Remove, " ", len(change.Salted)))
@@ -72,8 +85,9 @@ func TestUserScramCredentials(t *testing.T) {
 			t.Errorf("%s: %v, want %v", user, got, want)
 		}
 	}
-	if want := []string{"missing SCRAM-SHA-512 true 0", "good SCRAM-SHA-256 false 8", "good SCRAM-SHA-512 false 8", "invalid SCRAM-SHA-256 false 8"}; !slices.Equal(has.changed, want) {
-		t.Errorf("changed %q, want %q", has.changed, want)
+	changed := has.takeChanged()
+	if want := []string{"missing SCRAM-SHA-512 true 0", "good SCRAM-SHA-256 false 8", "good SCRAM-SHA-512 false 8", "invalid SCRAM-SHA-256 false 8"}; !slices.Equal(changed, want) {
+		t.Errorf("changed %q, want %q", changed, want)
 	}
 	altered, err = admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{set("full", kadm.ScramSha256), set("good", kadm.ScramSha256)})
 	if err != nil || !errors.Is(altered["full"].Err, kerr.PolicyViolation) || !errors.Is(altered["good"].Err, kerr.PolicyViolation) {

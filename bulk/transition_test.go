@@ -41,6 +41,8 @@ var transitions = map[TransitionKind]map[Status]Status{
 		Completed: nothing, Failed: nothing, Canceled: nothing},
 	Replayed: {Created: refused, Dispatched: refused, Running: refused, Aggregating: refused,
 		Completed: same, Failed: same, Canceled: same},
+	DropLetters: {Created: refused, Dispatched: refused, Running: refused, Aggregating: refused,
+		Completed: same, Failed: same, Canceled: same},
 	Forget: {Created: refused, Dispatched: refused, Running: refused, Aggregating: refused,
 		Completed: same, Failed: same, Canceled: same},
 	0:          {Created: refused, Running: refused, Completed: refused},

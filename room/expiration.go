@@ -157,7 +157,7 @@ func (e *Engine) expireOnce(ctx context.Context, k *cachedRoom) (wait time.Durat
 // count keeps a count of a room's visitors, for as long as there are others.
 func (k *cachedRoom) count(status Status, keep bool) {
 	if status.Waiting+status.Called == 0 {
-		k.waited.empty()
+		k.waited.empty(status.Now)
 	}
 	if !keep {
 		k.outflow = outflow{}

@@ -1,6 +1,7 @@
 package room
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -85,11 +86,11 @@ func (w *waited) end(now time.Time, took time.Duration) {
 	w.ended = append(w.ended[max(0, len(w.ended)-maxWaits+1):], endedWait{now, max(took, 0)})
 }
 
-// empty is called while nobody waits, or was called and has not come: all are watched again.
-func (w *waited) empty() {
+// empty is called when nobody waited at a time, or was called and had not come: all who enter from then on are watched.
+func (w *waited) empty(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	clear(w.entered)
+	maps.DeleteFunc(w.entered, func(_ int64, since time.Time) bool { return since.Before(at) })
 	w.skip.Store(0)
 }
 

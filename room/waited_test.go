@@ -63,7 +63,7 @@ func TestWaitsOfManyAreASample(t *testing.T) {
 		if got == nil || got.Of > maxWaits || n > 1000 && ((got.P50-150*time.Second).Abs() > 10*time.Second || (got.P95-285*time.Second).Abs() > 10*time.Second) {
 			rt.Fatalf("of %d: %+v", n, got)
 		}
-		w.empty()
+		w.empty(keyTime.Add(300 * time.Second))
 		if w.see(placed(n+1, Waiting, true, 0, 0)); len(w.entered) != 1 {
 			rt.Fatal("with an empty line not all are watched")
 		}

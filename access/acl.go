@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -183,7 +182,7 @@ func (a *Accounts) CreateACLs(ctx context.Context, all []ACL) (refused []error, 
 		}
 		return nil
 	})
-	return refused, ignoreNothing(err)
+	return refused, err
 }
 
 // DeleteACLs removes the ACLs that filters find, and returns them, each for the first filter that finds it. With an
@@ -204,12 +203,5 @@ func (a *Accounts) DeleteACLs(ctx context.Context, filters []ACLFilter) (removed
 		}
 		return nil
 	})
-	return removed, ignoreNothing(err)
-}
-
-func ignoreNothing(err error) error {
-	if errors.Is(err, errNothing) {
-		return nil
-	}
-	return err
+	return removed, err
 }

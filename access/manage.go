@@ -165,6 +165,9 @@ func (a *Accounts) change(ctx context.Context, change func(*document) error) err
 	defer a.mu.Unlock()
 	for range maxTries {
 		err := a.tryChange(ctx, change)
+		if errors.Is(err, errNothing) {
+			return nil
+		}
 		if !errors.Is(err, ErrChanged) {
 			return err
 		}

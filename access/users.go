@@ -115,7 +115,7 @@ func (a *Accounts) ChangeUsers(ctx context.Context, changes []ScramChange) (refu
 		}
 		return nil
 	})
-	return refused, ignoreNothing(err)
+	return refused, err
 }
 
 // changeUser returns the credentials of a user after changes.

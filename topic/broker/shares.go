@@ -283,19 +283,8 @@ func (s *Share) decode(item topic.Item, epoch int32, ends Ends) (*share.Window, 
 func (b *Broker) deleteShares(ctx context.Context, prefix string) error {
 	meta := b.store.Meta()
 	items, err := meta.List(ctx, prefix)
-	for _, item := range items {
-		for err == nil {
-			err = meta.Delete(ctx, item.Key, item.Revision)
-			if !errors.Is(err, topic.ErrConflict) {
-				break
-			}
-			if err = meta.Sync(ctx); err == nil {
-				item, err = meta.Get(ctx, item.Key)
-			}
-		}
-		if errors.Is(err, topic.ErrNotFound) {
-			err = nil
-		}
+	for i := 0; i < len(items) && err == nil; i++ {
+		err = group.RemoveItem(ctx, &group.Ownership{Meta: meta}, items[i].Key, items[i].Revision)
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/sluice-project/sluice/topic/broker"
-	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
@@ -71,14 +70,7 @@ func (s *Server) describedShareOffsets(ctx context.Context, c *call, r *kmsg.Des
 
 // shareOffsets returns how far a share group is, by topic and partition.
 func (s *Server) shareOffsets(ctx context.Context, c *call, name string) (map[string]map[int32]broker.Lag, error) {
-	if err := c.authorize(auth.Group, name); err != nil {
-		return nil, err
-	}
-	d, err := s.broker.Groups().Describe(name)
-	if err == nil && d.Type != group.TypeShare {
-		err = errNotShare
-	}
-	if err != nil {
+	if _, err := s.shareGroup(c, name); err != nil {
 		return nil, err
 	}
 	lags, err := s.broker.GroupLag(ctx, name)

@@ -29,19 +29,22 @@ func (s *Server) shareGroupDescribe(c *call, r *kmsg.ShareGroupDescribeRequest) 
 	}
 }
 
-var errNotShare = fmt.Errorf("%w: it is no share group", group.ErrOtherProtocol)
+// shareGroup describes a share group that the client may see. Others are group.ErrOtherProtocol.
+func (s *Server) shareGroup(c *call, name string) (group.Description, error) {
+	if err := c.authorize(auth.Group, name); err != nil {
+		return group.Description{}, err
+	}
+	d, err := s.broker.Groups().Describe(name)
+	if err == nil && d.Type != group.TypeShare {
+		err = fmt.Errorf("%w: it is no share group", group.ErrOtherProtocol)
+	}
+	return d, err
+}
 
 func (s *Server) describedShare(c *call, name string, operations bool) kmsg.ShareGroupDescribeResponseGroup {
 	described := kmsg.NewShareGroupDescribeResponseGroup()
 	described.GroupID, described.GroupState = name, group.Dead.String()
-	var d group.Description
-	err := c.authorize(auth.Group, name)
-	if err == nil {
-		d, err = s.broker.Groups().Describe(name)
-	}
-	if err == nil && d.Type != group.TypeShare {
-		err = errNotShare
-	}
+	d, err := s.shareGroup(c, name)
 	if err == nil {
 		err = c.memory.add(sizeOfConsumers(d))
 	}

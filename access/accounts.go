@@ -59,6 +59,8 @@ type Accounts struct {
 	admin  atomic.Pointer[record]
 	known  atomic.Pointer[snapshot]
 
+	buckets buckets
+
 	mu     sync.Mutex // of reading and changing the document
 	failed bool       // the last read failed
 }
@@ -70,10 +72,11 @@ type snapshot struct {
 	byHash  map[hash]*record
 	byName  map[string]*record
 	judged  judged
+	limits  quotas
 }
 
 func newSnapshot(d *document, version string) *snapshot {
-	s := &snapshot{document: d, version: version, byHash: map[hash]*record{}, byName: map[string]*record{}, judged: newJudged(d.ACLs)}
+	s := &snapshot{document: d, version: version, byHash: map[hash]*record{}, byName: map[string]*record{}, judged: newJudged(d.ACLs), limits: newQuotas(d.Quotas)}
 	for i := range d.Tokens {
 		r := &d.Tokens[i]
 		s.byHash[r.hash], s.byName[r.Name] = r, r

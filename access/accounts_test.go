@@ -318,7 +318,7 @@ func TestThereMayBeManyTokens(t *testing.T) {
 
 // A document that this release does not know ends the start, and changes nothing later.
 func TestUnknownDocumentsAreRefused(t *testing.T) {
-	for _, document := range []string{"", "[]", `{"format":3}`, `{"format":1,"tokens":[{"name":"a","sha256":"AAAA"}]}`} {
+	for _, document := range []string{"", "[]", `{"format":4}`, `{"format":1,"tokens":[{"name":"a","sha256":"AAAA"}]}`} {
 		store := &storetest.Memory{}
 		if _, err := store.Write(t.Context(), []byte(document), ""); err != nil {
 			t.Fatal(err)

@@ -63,7 +63,7 @@ var operationsOn = map[Resource][]string{
 	Topic:       {opAll, opRead, opWrite, opCreate, opDelete, opAlter, opDescribe, opDescribeConfigs, opAlterConfigs},
 	Group:       {opAll, opRead, opDelete, opDescribe},
 	Transaction: {opAll, opWrite, opDescribe},
-	Cluster:     {opAll, opCreate, opAlter, opDescribe, opDescribeConfigs, opIdempotentWrite},
+	Cluster:     {opAll, opCreate, opAlter, opDescribe, opDescribeConfigs, opAlterConfigs, opIdempotentWrite},
 }
 
 // checked returns the ACL with its host in one form, or an *InvalidError.

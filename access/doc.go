@@ -9,6 +9,7 @@
 //   - A [Right] is what an operation needs; a [Role] is a set of rights. The table in this package gives the right
 //     of each HTTP operation, each other path and each Kafka request.
 //   - An [ACL] allows or denies somebody an operation of Kafka on resources, beside roles and limits.
+//   - A [Quota] bounds the bytes a second of a user or a client id of Kafka's; a [Meter] counts them.
 //   - Limits narrow a token to tenants, job types, rooms, topics or groups.
 //   - [Accounts] has the tokens in memory. A [Store] keeps them, all in one document.
 //
@@ -19,6 +20,8 @@
 //     and the time that one read takes. While the store cannot be read, the last known tokens hold.
 //   - A secret has 256 random bits. The document has its SHA-256, and salted keys for SCRAM: neither is of use to
 //     somebody who wants to call the server.
-//   - There are at most [MaxTokens] tokens and users and [MaxACLs] ACLs, and the document has at most [MaxDocument] bytes.
+//   - There are at most [MaxTokens] tokens and users, [MaxACLs] ACLs and [MaxQuotas] quotas, and the document has at most
+//     [MaxDocument] bytes.
+//   - A quota holds for each instance by itself, within 5 % over 10 seconds, and makes a client wait at most [MaxThrottle].
 //   - A nil *Principal may do everything, and nil *Accounts know nobody: that is a server without accounts.
 package access

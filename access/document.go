@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// The versions of the document. Releases that know only the first would lose the others when they change a token.
+// The versions of the document. Releases that know only a former one would lose what is new when they change a token.
 const (
 	formatTokens = 1 // tokens alone
-	format       = 2 // users and ACLs too
+	formatACLs   = 2 // users and ACLs too
+	format       = 3 // quotas too
 )
 
-// ErrFull means that there are as many tokens, users or ACLs as there may be.
-var ErrFull = errors.New("access: there is no place for more: revoke tokens, or remove users or access lists, that are not needed")
+// ErrFull means that there are as many tokens, users, ACLs or quotas as there may be.
+var ErrFull = errors.New("access: there is no place for more: revoke tokens, or remove users, access lists or quotas, that are not needed")
 
 // document is all that access keeps.
 type document struct {
@@ -26,18 +27,20 @@ type document struct {
 	Users map[string]credentials `json:"users,omitempty"`
 	// ACLs are in the order of their creation, each once.
 	ACLs []ACL `json:"acls,omitempty"`
+	// Quotas are in the order of their creation, one of each entity.
+	Quotas []Quota `json:"quotas,omitempty"`
 }
 
 // credentials are those of a user, by their mechanisms.
 type credentials map[string]ScramKeys
 
-// clone returns a copy that can be changed. Records and credentials never change.
+// clone returns a copy that can be changed. Records, credentials and the rates of quotas never change.
 func (d *document) clone() *document {
 	users := make(map[string]credentials, len(d.Users))
 	for name, of := range d.Users {
 		users[name] = maps.Clone(of)
 	}
-	return &document{Tokens: slices.Clone(d.Tokens), Users: users, ACLs: slices.Clone(d.ACLs)}
+	return &document{Tokens: slices.Clone(d.Tokens), Users: users, ACLs: slices.Clone(d.ACLs), Quotas: slices.Clone(d.Quotas)}
 }
 
 // decode reads a document; nil is an empty one.
@@ -81,12 +84,16 @@ func Summarize(text []byte, now time.Time) (Summary, error) {
 
 // encode writes a document.
 func (d *document) encode() ([]byte, error) {
-	d.Format = formatTokens
-	if len(d.Users) > 0 || len(d.ACLs) > 0 {
+	switch {
+	case len(d.Quotas) > 0:
 		d.Format = format
+	case len(d.Users) > 0 || len(d.ACLs) > 0:
+		d.Format = formatACLs
+	default:
+		d.Format = formatTokens
 	}
 	text, err := json.Marshal(d)
-	if err == nil && (len(text) > MaxDocument || len(d.Tokens)+len(d.Users) > MaxTokens || len(d.ACLs) > MaxACLs) {
+	if err == nil && (len(text) > MaxDocument || len(d.Tokens)+len(d.Users) > MaxTokens || len(d.ACLs) > MaxACLs || len(d.Quotas) > MaxQuotas) {
 		err = ErrFull
 	}
 	return text, err

@@ -59,7 +59,7 @@ var rights = []struct{ name, allows string }{
 	{"read-metrics", "read /metrics"},
 	{"profile", "read profiles, settings and the log of the process"},
 	{"backup", "read everything in a backup, with the keys that sign passes"},
-	{"manage-access", "create, rotate and revoke tokens, SCRAM users and access lists"},
+	{"manage-access", "create, rotate and revoke tokens, SCRAM users, access lists and quotas"},
 }
 
 func (r Right) String() string {

@@ -89,6 +89,8 @@ var requests = map[int16]request{
 	45: {ManageCluster, opAlter, nil},                      // AlterPartitionReassignments
 	46: {ReadCluster, opDescribe, nil},                     // ListPartitionReassignments
 	47: {Consume, opRead, on{Group: opDelete}},             // OffsetDelete
+	48: {ManageAccess, opDescribeConfigs, nil},             // DescribeClientQuotas
+	49: {ManageAccess, opAlterConfigs, nil},                // AlterClientQuotas
 	50: {ManageAccess, opDescribe, nil},                    // DescribeUserScramCredentials
 	51: {ManageAccess, opAlter, nil},                       // AlterUserScramCredentials
 	60: {Known, opDescribe, nil},                           // DescribeCluster

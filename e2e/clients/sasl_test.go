@@ -3,6 +3,7 @@ package clients
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/IBM/sarama"
@@ -62,6 +63,7 @@ func TestSASL(t *testing.T) {
 	t.Run("python", func(t *testing.T) { run(t, "python", "/usr/bin/python3", "sasl.py") })
 	t.Run("kafkajs", func(t *testing.T) { runKafkaJS(t, "sasl.test.js") })
 	t.Run("users and access lists", func(t *testing.T) { usersAndAccessLists(t, addr) }) // the others expect no topics
+	t.Run("quotas", func(t *testing.T) { quotas(t, addr) })
 }
 
 // usersAndAccessLists makes a user and gives it a right with the admin clients of sarama and kafka-go. The user then writes
@@ -114,6 +116,35 @@ func usersAndAccessLists(t *testing.T, addr string) {
 	filter := sarama.AclFilter{ResourceType: sarama.AclResourceAny, ResourcePatternTypeFilter: sarama.AclPatternAny, Operation: sarama.AclOperationAny, PermissionType: sarama.AclPermissionAny}
 	equal(t, "resources with access lists", len(must(admin.ListAcls(filter))(t)), 2)
 	equal(t, "access lists that were removed", len(must(admin.DeleteACL(filter, false))(t)), 2)
+}
+
+// quotas sets a quota of the admin token with sarama's admin client, and asks whether a producer is told to wait.
+func quotas(t *testing.T, addr string) {
+	admin := must(sarama.NewClusterAdmin([]string{addr}, saramaPlain(adminSecret, sarama.SASLHandshakeV1)))(t)
+	defer admin.Close()
+	of := []sarama.QuotaEntityComponent{{EntityType: sarama.QuotaEntityUser, MatchType: sarama.QuotaMatchExact, Name: "admin"}}
+	rate := sarama.ClientQuotasOp{Key: "producer_byte_rate", Value: 1000}
+	for _, validateOnly := range []bool{true, false} {
+		if err := admin.AlterClientQuotas(of, rate, validateOnly); err != nil {
+			t.Fatal(err)
+		}
+		all := []sarama.QuotaFilterComponent{{EntityType: sarama.QuotaEntityUser, MatchType: sarama.QuotaMatchAny}}
+		equal(t, "there is no quota", len(must(admin.DescribeClientQuotas(all, true))(t)) == 0, validateOnly)
+	}
+	id := strings.Repeat("-", 500)
+	request := &sarama.ProduceRequest{RequiredAcks: sarama.WaitForAll, Timeout: 1000, Version: 3, TransactionalID: &id}
+	for _, limited := range []bool{true, false} {
+		broker := sarama.NewBroker(addr)
+		if err := broker.Open(saramaPlain(adminSecret, sarama.SASLHandshakeV1)); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "the producer has to wait", must(broker.Produce(request))(t).ThrottleTime > 0, limited)
+		broker.Close()
+		rate.Remove = true
+		if err := admin.AlterClientQuotas(of, rate, false); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // bearer provides a token.

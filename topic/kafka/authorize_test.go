@@ -57,6 +57,8 @@ var needs = map[int16][]auth.Resource{
 	45: {auth.Cluster},
 	46: {auth.Cluster},
 	47: {auth.Topic, auth.Group},
+	48: {auth.Cluster},
+	49: {auth.Cluster},
 	50: {auth.Cluster},
 	51: {auth.Cluster},
 	60: {},

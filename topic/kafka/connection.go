@@ -62,8 +62,10 @@ type connection struct {
 	// writeBy is when the step that is being written must be received, in nanoseconds since the epoch.
 	writeBy atomic.Int64
 	// served means that the client has received an answer to more than ApiVersions.
-	served   atomic.Bool
-	stopping atomic.Bool
+	served atomic.Bool
+	// throttled is until when no request is read, in nanoseconds since the epoch, see throttle.go.
+	throttled atomic.Int64
+	stopping  atomic.Bool
 
 	mu        sync.Mutex
 	held      int64 // of the server's memory for requests
@@ -190,6 +192,9 @@ func (c *connection) logEnd(message string, err error) {
 // readOne reads one request and starts it.
 func (c *connection) readOne() error {
 	if err := c.awaitRequest(); err != nil {
+		return err
+	}
+	if err := c.awaitThrottle(); err != nil {
 		return err
 	}
 	select {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 const (
@@ -57,9 +58,11 @@ func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
 			return response
 		}
 		wait := min(time.Duration(max(r.MaxWaitMillis, 0))*time.Millisecond, maxFetchWait)
+		meter := c.meter(auth.ConsumerRate)
 		f := newFetching(s, c, r, want, began.Add(wait))
 		defer f.stop()
-		f.run(ctx)
+		f.runWithin(ctx, mayAnswer(meter))
+		response.ThrottleMillis = c.spend(meter, f.found)
 		f.mark()
 		f.fill(response)
 		return response
@@ -125,6 +128,18 @@ func fetchFrom(c *call, r *kmsg.FetchRequest, p *fetchPartition) (*broker.Topic,
 		return c.topicByID(p.id)
 	}
 	return c.topic(p.name)
+}
+
+// runWithin reads no more than a quota allows; if that is nothing, the answer has errors only.
+func (f *fetching) runWithin(ctx context.Context, most int64) {
+	if most <= 0 {
+		f.look()
+		return
+	}
+	if f.limit = min(f.limit, most); most < int64(f.request.MinBytes) {
+		f.request.MinBytes = 1 // there will not be enough, however long it waits
+	}
+	f.run(ctx)
 }
 
 // run reads until there is enough, or the time is over.

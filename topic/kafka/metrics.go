@@ -12,7 +12,7 @@ import (
 // metrics are the metrics of a server.
 type metrics struct {
 	received, sent                         prometheus.Counter
-	requests, failures                     *prometheus.CounterVec
+	requests, failures, throttled          *prometheus.CounterVec
 	produce, fetch                         prometheus.Histogram
 	connections, requestMemory, answerSize prometheus.GaugeFunc
 	// byKind are the counters of requests, so that no request looks one up.
@@ -38,6 +38,7 @@ func newMetrics(s *Server) *metrics {
 		sent:        counter("sent_bytes_total", "Bytes of answers that were sent."),
 		requests:    counters("requests_total", "Requests that came, by kind.", "request"),
 		failures:    counters("errors_total", "Errors in answers, by kind of request and error; one answer may have several.", "request", "error"),
+		throttled:   counters("throttled_total", "Answers that told a client to wait, since its account has used its quota, by kind of request.", "request"),
 		produce:     histogram("produce_duration_ms", "Time from a Produce request's arrival to its answer: with acks 1 or all until it is durable."),
 		fetch:       histogram("fetch_duration_ms", "Time from a Fetch request's arrival to its answer: waiting for records included."),
 		connections: gauge("connections", "Connections that are open.", func() float64 { return float64(s.connected()) }),
@@ -58,7 +59,7 @@ func (s *Server) Collector() prometheus.Collector { return s.metrics }
 
 func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{
-		m.received, m.sent, m.requests, m.failures, m.produce, m.fetch,
+		m.received, m.sent, m.requests, m.failures, m.throttled, m.produce, m.fetch,
 		m.connections, m.requestMemory, m.answerSize,
 	}
 }

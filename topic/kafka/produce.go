@@ -53,6 +53,7 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 	p := &producing{call: c, request: r, response: r.ResponseKind().(*kmsg.ProduceResponse), began: time.Now()}
 	p.started = make([][]started, len(r.Topics))
 	p.response.Topics = make([]kmsg.ProduceResponseTopic, len(r.Topics))
+	p.response.ThrottleMillis = c.spend(c.meter(auth.ProducerRate), int64(c.size))
 	unfit := checkProduce(c, r)
 	for i := range r.Topics {
 		asked, answered := &r.Topics[i], &p.response.Topics[i]

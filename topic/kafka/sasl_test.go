@@ -39,10 +39,13 @@ type account struct {
 	name    string
 	expires time.Time
 	may     func(request int16, of auth.Resource, name string) bool // nil: everything
+	meter   auth.Meter                                              // nil: no quota
 }
 
 func (a *account) Name() string       { return a.name }
 func (a *account) Expires() time.Time { return a.expires }
+
+func (a *account) Meter(string, string) auth.Meter { return a.meter }
 
 func (a *account) Valid() bool {
 	a.of.mu.Lock()
@@ -202,6 +205,19 @@ func (p *peer) authenticate(name string) *kmsg.SASLAuthenticateResponse {
 	p.t.Helper()
 	wantCode(p.t, "handshake", ask[*kmsg.SASLHandshakeResponse](p, 1, saslHandshake(auth.Plain)).ErrorCode, nil)
 	return ask[*kmsg.SASLAuthenticateResponse](p, 2, saslAuthenticate("\x00"+name+"\x00"+name+"-secret"))
+}
+
+// authenticateByScram does the same at an address where a secret must not be sent.
+func (p *peer) authenticateByScram(name string) {
+	p.t.Helper()
+	ask[*kmsg.SASLHandshakeResponse](p, 1, saslHandshake(auth.ScramSHA256))
+	session, message, err := mechanismsOf(name, name+"-secret")[auth.ScramSHA256].Authenticate(p.t.Context(), "")
+	for done := false; err == nil && !done; {
+		done, message, err = session.Challenge(ask[*kmsg.SASLAuthenticateResponse](p, 1, saslAuthenticate(string(message))).SASLAuthBytes)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // Before it has authenticated a client can ask for versions only; all else ends its connection.
@@ -371,21 +387,14 @@ func TestAccountsThatEnd(t *testing.T) {
 			if test == "expired" {
 				all.add(&account{name: "shop", expires: time.Now().Add(time.Minute)})
 			}
-			ask[*kmsg.SASLHandshakeResponse](p, 1, saslHandshake(auth.ScramSHA256))
-			session, message, err := mechanismsOf("shop", "shop-secret")[auth.ScramSHA256].Authenticate(t.Context(), "")
-			for done := false; err == nil && !done; {
-				done, message, err = session.Challenge(ask[*kmsg.SASLAuthenticateResponse](p, 1, saslAuthenticate(string(message))).SASLAuthBytes)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			p.authenticateByScram("shop")
 			began := time.Now()
 			if test == "revoked" {
 				time.Sleep(time.Minute)
 				ask[*kmsg.ApiVersionsResponse](p, 2, apiVersionsRequest())
 				all.revoke("shop")
 			}
-			_, err = p.conn.Read(make([]byte, 1))
+			_, err := p.conn.Read(make([]byte, 1))
 			if took := time.Since(began); !errors.Is(err, io.EOF) || took < time.Minute || took > time.Minute+checkLogins {
 				t.Errorf("%s: %v after %v, want the end after a minute", test, err, took)
 			}

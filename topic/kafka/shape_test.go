@@ -81,6 +81,8 @@ func fillShape(value reflect.Value, random *rand.Rand) {
 		value.SetBool(random.IntN(2) == 0)
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
 		value.SetUint(uint64(random.IntN(100)))
+	case reflect.Float64:
+		value.SetFloat(random.Float64())
 	default:
 		value.SetInt(int64(random.IntN(100)))
 	}

@@ -44,6 +44,8 @@ var shapes = map[int16]shape{
 	45: newShape("i 1+:b [s [i *i]]"),
 	46: newShape("i [s *i]"),
 	47: newShape("s [s [i]]"),
+	48: newShape("[s b s] b"),
+	49: newShape("[[s s] [s q b]] b"),
 	50: newShape("[s]"),
 	51: newShape("[s b] [s b i y y]"),
 	60: newShape("b 1+:b 2+:b"),

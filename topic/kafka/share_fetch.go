@@ -48,7 +48,8 @@ func (s *Server) shareFetch(c *call, r *kmsg.ShareFetchRequest) answer {
 		wait := min(time.Duration(max(r.MaxWaitMillis, 0))*time.Millisecond, maxFetchWait)
 		f := &sharing{server: s, call: c, session: session, deadline: began.Add(wait), byPart: map[*sharePart]*shared{}, moved: make(chan struct{}, 1)}
 		f.most = broker.ShareMost{Records: int(r.MaxRecords), Strict: r.ShareAcquireMode == acquireStrict}
-		f.limit = min(int64(max(r.MaxBytes, 0)), int64(s.options.MaxFetchBytes))
+		meter := c.meter(auth.ConsumerRate)
+		f.limit = min(int64(max(r.MaxBytes, 0)), int64(s.options.MaxFetchBytes), mayAnswer(meter))
 		defer f.stop()
 		f.take(ctx, r)
 		if err := c.memory.await(int64(len(session.all)) * answerCost); err != nil {
@@ -60,6 +61,7 @@ func (s *Server) shareFetch(c *call, r *kmsg.ShareFetchRequest) answer {
 		} else {
 			f.await(ctx)
 		}
+		response.ThrottleMillis = c.spend(meter, f.found)
 		f.fill(response)
 		return response
 	}

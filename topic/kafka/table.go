@@ -73,6 +73,8 @@ var requests = []request{
 	on(0, 1, (*Server).alterPartitionAssignments),
 	on(0, 0, (*Server).listPartitionReassignments),
 	on(0, 0, (*Server).offsetDelete),
+	on(0, 1, (*Server).describeClientQuotas),
+	on(0, 1, (*Server).alterClientQuotas),
 	on(0, 0, (*Server).describeUserSCRAMCredentials),
 	on(0, 0, (*Server).alterUserSCRAMCredentials),
 	on(0, 2, (*Server).describeCluster),

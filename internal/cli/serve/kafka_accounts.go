@@ -102,6 +102,14 @@ func (p kafkaPrincipal) May(host string, request int16, of auth.Resource, name s
 	return p.accounts.MayRequest(p.Principal, host, request, kafkaResources[of], name)
 }
 
+// Meter implements auth.Principal.
+func (p kafkaPrincipal) Meter(rate, client string) auth.Meter {
+	if m := p.accounts.Meter(p.Principal, rate, client); m != nil {
+		return m
+	}
+	return nil
+}
+
 // nodeAccount is the name of the account of nodes. No token can have it.
 const nodeAccount = "$node"
 
@@ -127,3 +135,6 @@ func (node) Valid() bool { return true }
 
 // May implements auth.Principal.
 func (node) May(string, int16, auth.Resource, string) bool { return true }
+
+// Meter implements auth.Principal: nodes have no quota.
+func (node) Meter(string, string) auth.Meter { return nil }

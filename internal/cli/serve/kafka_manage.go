@@ -88,3 +88,26 @@ func (a *kafkaAccounts) DeleteACLs(ctx context.Context, filters []auth.ACLFilter
 	}
 	return removed, managed(err)
 }
+
+// Quotas implements auth.Manager.
+func (a *kafkaAccounts) Quotas() []auth.Quota {
+	known := a.Accounts.Quotas()
+	all := make([]auth.Quota, len(known))
+	for i, q := range known {
+		all[i] = auth.Quota(q)
+	}
+	return all
+}
+
+// ChangeQuotas implements auth.Manager.
+func (a *kafkaAccounts) ChangeQuotas(ctx context.Context, changes []auth.Quota, validateOnly bool) ([]error, error) {
+	wanted := make([]access.Quota, len(changes))
+	for i, change := range changes {
+		wanted[i] = access.Quota(change)
+	}
+	refused, err := a.Accounts.ChangeQuotas(ctx, wanted, validateOnly)
+	for i, why := range refused {
+		refused[i] = managed(why)
+	}
+	return refused, managed(err)
+}

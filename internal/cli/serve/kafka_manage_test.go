@@ -2,11 +2,13 @@ package serve
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
@@ -146,5 +148,59 @@ func TestACLsByAdminCalls(t *testing.T) {
 	described, err := kadm.NewClient(open).DescribeACLs(t.Context(), denies)
 	if err != nil || !errors.Is(described[0].Err, kerr.ClusterAuthorizationFailed) {
 		t.Errorf("somebody without a right to the cluster sees ACLs: %+v, %v", described, err)
+	}
+}
+
+// A quota that an admin client sets makes the user that it names wait, at its next request, until it is removed; an operator
+// neither sees nor sets quotas.
+func TestQuotasByAdminCalls(t *testing.T) {
+	s := serveKafka(t)
+	s.create("orders")
+	till, desk := s.client(s.user("till")), s.client(s.user("desk"))
+	s.acls(kadm.NewACLs().Allow("*").AllowHosts().Topics("orders").Operations(kadm.OpWrite))
+	told := func(c *kgo.Client) int32 {
+		t.Helper()
+		r := kmsg.NewPtrProduceRequest()
+		r.Acks, r.TransactionID = 1, kmsg.StringPtr(strings.Repeat("-", 300)) // it is refused, and costs its bytes all the same
+		r.Topics = []kmsg.ProduceRequestTopic{{Topic: "orders"}}
+		response, err := c.SeedBrokers()[0].Request(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.(*kmsg.ProduceResponse).ThrottleMillis
+	}
+	name := "till"
+	entry := kadm.AlterClientQuotaEntry{
+		Entity: kadm.ClientQuotaEntity{{Type: "user", Name: &name}}, Ops: []kadm.AlterClientQuotaOp{{Key: access.ProducerRate, Value: 1e6}},
+	}
+	alter := func(by *kadm.Client) error {
+		altered, err := by.AlterClientQuotas(t.Context(), []kadm.AlterClientQuotaEntry{entry})
+		if err != nil {
+			return err
+		}
+		return altered[0].Err
+	}
+	if err := alter(s.admin()); err != nil || told(till) != 0 {
+		t.Errorf("within a tenth of a second of the quota the client has to wait: %v", err)
+	}
+	if entry.Ops[0].Value = 1000; alter(s.admin()) != nil || told(till) == 0 || told(desk) != 0 {
+		t.Error("beyond the quota the client of till has not to wait, or that of desk has")
+	}
+	found, err := s.admin().DescribeClientQuotas(t.Context(), true, []kadm.DescribeClientQuotaComponent{{Type: "user", MatchName: &name}})
+	if err != nil || len(found) != 1 || len(found[0].Values) != 1 || found[0].Values[0] != (kadm.ClientQuotaValue{Key: access.ProducerRate, Value: 1000}) {
+		t.Errorf("the quota is described as %+v, %v", found, err)
+	}
+	entry.Ops[0].Key = "request_percentage"
+	if err := alter(s.admin()); !errors.Is(err, kerr.InvalidRequest) {
+		t.Errorf("a share of the threads of Kafka's broker: %v", err)
+	}
+	entry.Ops[0] = kadm.AlterClientQuotaOp{Key: access.ProducerRate, Remove: true}
+	if err := alter(s.admin()); err != nil || told(till) != 0 {
+		t.Errorf("without its quota the client has to wait: %v", err)
+	}
+	operator := kadm.NewClient(s.client(s.token(access.Principal{Name: "operator", Roles: []access.Role{access.Operator}})))
+	_, err = operator.DescribeClientQuotas(t.Context(), false, nil)
+	if failed := alter(operator); !errors.Is(err, kerr.ClusterAuthorizationFailed) || !errors.Is(failed, kerr.ClusterAuthorizationFailed) {
+		t.Errorf("an operator sees and sets quotas: %v, %v", err, failed)
 	}
 }

@@ -31,6 +31,17 @@ type Principal interface {
 	// May reports whether requests of a kind, by its number in the protocol, are allowed from a host,
 	// an address, for a resource of that name.
 	May(host string, request int16, of Resource, name string) bool
+	// Meter returns what counts the bytes of a rate, ProducerRate or ConsumerRate, by a client's id; nil if there is no
+	// quota for them.
+	Meter(rate, client string) Meter
+}
+
+// Meter counts bytes against a quota. It is safe for concurrent use.
+type Meter interface {
+	// Spend counts bytes that a client has sent or gets, and returns how long it has to wait before its next request.
+	Spend(bytes int64) time.Duration
+	// Allowance returns how many bytes an answer may have now; 0 means that it must be empty.
+	Allowance() int64
 }
 
 // Resource is a kind of thing that requests are about.

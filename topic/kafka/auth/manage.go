@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // The kinds of errors of a Manager.
@@ -31,6 +32,11 @@ type Manager interface {
 	CreateACLs(ctx context.Context, all []ACL) (refused []error, err error)
 	// DeleteACLs removes the ACLs that filters find, and returns them for each filter.
 	DeleteACLs(ctx context.Context, filters []ACLFilter) (removed [][]ACL, err error)
+	// Quotas returns all quotas, as far as they are known without I/O.
+	Quotas() []Quota
+	// ChangeQuotas sets and removes rates, those of one entity all or not at all, and returns an error, or nil, for each
+	// change. With an error of its own nothing has changed. With validateOnly nothing changes in any case.
+	ChangeQuotas(ctx context.Context, changes []Quota, validateOnly bool) (refused []error, err error)
 }
 
 // ScramUser is a user with credentials of SCRAM.
@@ -71,4 +77,32 @@ type ACLFilter struct {
 	Pattern               string
 	Name, Principal, Host *string
 	Operation, Permission string
+}
+
+// The rates of quotas, by Kafka's names, in bytes a second.
+const (
+	// ProducerRate bounds Produce requests, ConsumerRate the records in answers.
+	ProducerRate = "producer_byte_rate"
+	ConsumerRate = "consumer_byte_rate"
+)
+
+// DefaultEntity stands for each user, or each client id, that has no quota of its own.
+const DefaultEntity = "<default>"
+
+// Quota bounds the rates of a user, of a client id, or of a user with a client id.
+type Quota struct {
+	// User and Client are names, or DefaultEntity; "" for each.
+	User, Client string
+	// Rates are in bytes a second, by their names. In a change, 0 removes a rate, and others stay.
+	Rates map[string]float64
+}
+
+func (q Quota) String() string {
+	var parts []string
+	for _, of := range []struct{ kind, name string }{{"user", q.User}, {"client-id", q.Client}} {
+		if of.name != "" {
+			parts = append(parts, of.kind+"="+of.name)
+		}
+	}
+	return strings.Join(parts, ",")
 }

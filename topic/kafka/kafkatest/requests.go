@@ -23,7 +23,7 @@ func Request(key, version int16, names Names) kmsg.Request {
 }
 
 // described are the arrays of structures that name resources.
-var described = map[string]bool{"Topics": true, "Groups": true, "Resources": true, "Partitions": true, "Deletions": true, "Creations": true, "Filters": true}
+var described = map[string]bool{"Topics": true, "Groups": true, "Resources": true, "Partitions": true, "Deletions": true, "Creations": true, "Filters": true, "Entries": true}
 
 func (n Names) fill(value reflect.Value) {
 	for i := range value.NumField() {

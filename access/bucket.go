@@ -1,0 +1,55 @@
+package access
+
+import "time"
+
+// The bounds of what a quota does. Together they keep the bytes of any 10 seconds within 5 % of the rate, and one request or batch.
+const (
+	// MaxThrottle is the longest that a client is told to wait: as long as the window in which Kafka's broker measures.
+	MaxThrottle = 10 * time.Second
+	// burst is how much of its rate an entity that was silent may use at once, without a wait.
+	burst = 100 * time.Millisecond
+	// answered is how much of its rate one answer may have, and answering how much may be unpaid before answers are empty.
+	// The second is more, so that clients that are far away get records too.
+	answered  = 200 * time.Millisecond
+	answering = 400 * time.Millisecond
+	// maxDebt is how much of its rate an entity can have used beyond it: what is more is forgotten.
+	maxDebt = time.Minute
+)
+
+// bucket is what an entity has used beyond its rate, in bytes at a time; less than 0 is what it may use at once. Its zero
+// value is that of an entity that was silent.
+type bucket struct {
+	debt float64
+	at   time.Time
+	rate float64 // the last one, in bytes a second
+}
+
+// settle pays the debt by the time that has passed at a rate.
+func (b *bucket) settle(rate float64, now time.Time) {
+	b.debt = max(b.debt-rate*now.Sub(b.at).Seconds(), -rate*burst.Seconds())
+	b.at, b.rate = now, rate
+}
+
+// spend counts bytes, and returns how long to wait until the debt is paid, at most MaxThrottle.
+func (b *bucket) spend(bytes int64, rate float64, now time.Time) time.Duration {
+	b.settle(rate, now)
+	b.debt = min(b.debt+float64(bytes), rate*maxDebt.Seconds())
+	seconds := min(max(b.debt/rate, 0), MaxThrottle.Seconds())
+	return time.Duration(seconds * float64(time.Second))
+}
+
+// allowance returns how many bytes an answer may have; 0 means that it must be empty.
+func (b *bucket) allowance(rate float64, now time.Time) int64 {
+	b.settle(rate, now)
+	left := rate*answering.Seconds() - b.debt
+	if left <= 0 {
+		return 0
+	}
+	return int64(min(max(min(left, rate*answered.Seconds()), 1), 1<<50))
+}
+
+// rested reports whether the bucket is as that of an entity that was silent.
+func (b *bucket) rested(now time.Time) bool {
+	b.settle(b.rate, now)
+	return b.debt <= -b.rate*burst.Seconds()
+}

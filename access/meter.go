@@ -16,7 +16,7 @@ const (
 )
 
 // used is whose bytes are counted together: those of a rate, by the entity whose quota it is, with names in the place of
-// Default.
+// DefaultEntity.
 type used struct {
 	rate         string
 	by           entity
@@ -26,43 +26,48 @@ type used struct {
 // entity is whom a quota is for.
 type entity struct{ user, client string }
 
-// quotas find the rates of an entity. They do not change.
-type quotas map[entity]map[string]float64
+// quotas are the rates of entities, by their users and then by their client ids. They do not change.
+type quotas map[string]map[string]map[string]float64
 
 func newQuotas(all []Quota) quotas {
-	found := quotas{}
+	by := quotas{}
 	for _, q := range all {
-		found[entity{q.User, q.Client}] = q.Rates
+		if by[q.User] == nil {
+			by[q.User] = map[string]map[string]float64{}
+		}
+		by[q.User][q.Client] = q.Rates
 	}
-	return found
+	return by
 }
 
 // find returns the rate of a user with a client id, by Kafka's order: what names the user comes before what does not, and then
 // what names the client id. Bytes are counted together for each user and client id that the entity names or stands for. A
 // rate of 0 means that there is no quota.
 func (q quotas) find(rate, user, client string) (used, float64) {
-	for _, by := range [...]entity{
-		{user, client}, {user, Default}, {user, ""},
-		{Default, client}, {Default, Default}, {Default, ""},
-		{"", client}, {"", Default},
-	} {
-		found := q[by][rate]
-		if found == 0 {
+	for _, byUser := range [...]string{user, DefaultEntity, ""} {
+		own := q[byUser]
+		if own == nil {
 			continue
 		}
-		of := used{rate: rate, by: by}
-		if by.user != "" {
-			of.user = user
+		for _, byClient := range [...]string{client, DefaultEntity, ""} {
+			found := own[byClient][rate]
+			if found == 0 {
+				continue
+			}
+			of := used{rate: rate, by: entity{byUser, byClient}}
+			if byUser != "" {
+				of.user = user
+			}
+			if byClient != "" {
+				of.client = client
+			}
+			return of, found
 		}
-		if by.client != "" {
-			of.client = client
-		}
-		return of, found
 	}
 	return used{}, 0
 }
 
-// unnamed is the id of clients that give none, which no quota can name: Default is for them.
+// unnamed is the id of clients that give none, which no quota can name: DefaultEntity is for them.
 const unnamed = "\x00"
 
 // Meter counts the bytes of somebody by a client id, against a quota. It is safe for concurrent use.

@@ -19,14 +19,14 @@ const (
 	ConsumerRate = "consumer_byte_rate"
 )
 
-// Default in a Quota stands for each user, or each client id, that has no quota of its own.
-const Default = "<default>"
+// DefaultEntity in a Quota stands for each user, or each client id, that has no quota of its own.
+const DefaultEntity = "<default>"
 
 // Quota bounds the rates of an entity: of a user, of a client id, or of a user with a client id.
 type Quota struct {
-	// User is the name of a Principal, or Default; "" for each.
+	// User is the name of a Principal, or DefaultEntity; "" for each.
 	User string `json:"user,omitempty"`
-	// Client is what clients call themselves, or Default; "" for each.
+	// Client is what clients call themselves, or DefaultEntity; "" for each.
 	Client string `json:"client_id,omitempty"`
 	// Rates are in bytes a second, by ProducerRate and ConsumerRate. In a change, 0 removes a rate, and others stay.
 	Rates map[string]float64 `json:"rates"`

@@ -35,10 +35,10 @@ func produces(user, client string, rate float64) access.Quota {
 // in those of producers.
 func TestQuotasHaveKafkasOrder(t *testing.T) {
 	accounts := open(t, &storetest.Memory{}, nil)
-	named := func(pattern, name string) int { return slices.Index([]string{"", access.Default, name}, pattern) }
+	named := func(pattern, name string) int { return slices.Index([]string{"", access.DefaultEntity, name}, pattern) }
 	var all []access.Quota
-	for i, user := range []string{"", access.Default, "till"} {
-		for j, client := range []string{"", access.Default, "app"} {
+	for i, user := range []string{"", access.DefaultEntity, "till"} {
+		for j, client := range []string{"", access.DefaultEntity, "app"} {
 			if i+j > 0 {
 				all = append(all, produces(user, client, float64(1000*(i*3+j))))
 			}
@@ -81,11 +81,11 @@ func TestWhoseBytesAreCountedTogether(t *testing.T) {
 		together     map[string]bool // pairs of user and client id, whether they are counted with till and app
 	}{
 		{"till", "", map[string]bool{"till app": true, "till other": true, "till ": true}},
-		{access.Default, "", map[string]bool{"till other": true, "desk app": false}},
-		{access.Default, access.Default, map[string]bool{"till app": true, "till other": false, "desk app": false}},
-		{access.Default, "app", map[string]bool{"desk app": false}},
+		{access.DefaultEntity, "", map[string]bool{"till other": true, "desk app": false}},
+		{access.DefaultEntity, access.DefaultEntity, map[string]bool{"till app": true, "till other": false, "desk app": false}},
+		{access.DefaultEntity, "app", map[string]bool{"desk app": false}},
 		{"", "app", map[string]bool{"desk app": true}},
-		{"", access.Default, map[string]bool{"desk app": true, "till other": false, "till ": false}},
+		{"", access.DefaultEntity, map[string]bool{"desk app": true, "till other": false, "till ": false}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			accounts := open(t, &storetest.Memory{}, nil)
@@ -199,8 +199,8 @@ func TestInstancesAgreeOnQuotas(t *testing.T) {
 		store := &storetest.Memory{}
 		here, there := open(t, store, nil), open(t, store, nil)
 		good := produces("jwt:alice", "app", 1000)
-		both := access.Quota{User: access.Default, Rates: map[string]float64{access.ProducerRate: 1, access.ConsumerRate: math.MaxInt64}}
-		setQuotas(t, here, good, both, produces(access.Default, "", 0), produces("nobody", "", 0))
+		both := access.Quota{User: access.DefaultEntity, Rates: map[string]float64{access.ProducerRate: 1, access.ConsumerRate: math.MaxInt64}}
+		setQuotas(t, here, good, both, produces(access.DefaultEntity, "", 0), produces("nobody", "", 0))
 		time.Sleep(followed)
 		both.Rates = map[string]float64{access.ConsumerRate: math.MaxInt64}
 		same := func(x, y access.Quota) bool {
@@ -238,7 +238,7 @@ func TestInstancesAgreeOnQuotas(t *testing.T) {
 				t.Errorf("a validation of as many quotas as there may be: %v, and there are %d", err, len(here.Quotas()))
 			}
 		}
-		setQuotas(t, here, produces("jwt:alice", "app", 0), access.Quota{User: access.Default, Rates: map[string]float64{access.ConsumerRate: 0}})
+		setQuotas(t, here, produces("jwt:alice", "app", 0), access.Quota{User: access.DefaultEntity, Rates: map[string]float64{access.ConsumerRate: 0}})
 		if text, _, err := store.Read(t.Context()); err != nil || strings.Contains(string(text), "quotas") || !strings.Contains(string(text), `"format":1`) {
 			t.Errorf("without quotas the document is %s, %v", text, err)
 		}

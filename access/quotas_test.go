@@ -181,13 +181,17 @@ func TestThrottlesAreBounded(t *testing.T) {
 		for i := range 30_000 {
 			accounts.Meter(&access.Principal{Name: "till"}, access.ProducerRate, fmt.Sprint(i)).Spend(5)
 		}
-		crowded := accounts.Meter(&access.Principal{Name: "till"}, access.ProducerRate, "one more")
-		if wait := crowded.Spend(5); wait != access.MaxThrottle {
+		spend := func(client string) time.Duration {
+			return accounts.Meter(&access.Principal{Name: "till"}, access.ProducerRate, client).Spend(5)
+		}
+		if wait := spend("one more"); wait != access.MaxThrottle {
 			t.Errorf("with more ids than there are places, a new one waits %v, want %v with the others", wait, access.MaxThrottle)
 		}
 		time.Sleep(time.Minute)
-		if wait := crowded.Spend(1); wait != 0 {
-			t.Errorf("when the others were silent it waits %v", wait)
+		for i := range 3 {
+			if wait := spend(fmt.Sprint("new ", i)); wait != 400*time.Millisecond {
+				t.Errorf("when the others were silent a new id waits %v, want 400ms as it alone has 4 bytes of 10 to make good", wait)
+			}
 		}
 	})
 }

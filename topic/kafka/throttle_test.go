@@ -1,12 +1,15 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math"
+	"net"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -93,6 +96,38 @@ func TestRequestsBeyondAQuotaMuteTheirConnection(t *testing.T) {
 			t.Errorf("revoked while it waits: %v after %v", err, time.Since(began))
 		}
 	})
+}
+
+// A connection that waits ends at once with its client or its server. A shorter wait does not end a longer one.
+func TestWaitsEndWithTheirConnection(t *testing.T) {
+	for name, test := range map[string]struct {
+		end  func(*connection)
+		want error
+	}{
+		"the connection ends": {func(c *connection) { c.cancel() }, context.Canceled},
+		"the server stops":    {func(c *connection) { close(c.server.draining) }, errDraining},
+		"the wait is over":    {func(*connection) { time.Sleep(time.Hour) }, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			defer there.Close()
+			c := newConnection(t.Context(), NewServer(nil, Options{}), here)
+			defer c.cancel()
+			c.throttle(time.Hour)
+			c.throttle(time.Second)
+			began, ended := time.Now(), make(chan error, 1)
+			go func() { ended <- c.awaitThrottle() }()
+			synctest.Wait()
+			if len(ended) > 0 {
+				t.Error("nothing is waited for")
+			}
+			test.end(c)
+			after := time.Since(began)
+			if err := <-ended; !errors.Is(err, test.want) || time.Since(began) != after {
+				t.Errorf("%s: %v after %v more", name, err, time.Since(began)-after)
+			}
+		})
+	}
 }
 
 // An answer has as many records as the quota allows, and at least a batch; none, but errors, if it allows nothing.

@@ -39,6 +39,8 @@ var documents = []document{
 	{path: "docs/bulk/limits.md"},
 	{path: "docs/bulk/schedules.md"},
 	{path: "docs/bulk/streams.md"},
+	{path: "docs/guides/from-asynq.md"},
+	{path: "docs/guides/million-webhooks.md"},
 	{path: "docs/room/api.md"},
 }
 

@@ -46,6 +46,9 @@ type Options struct {
 	Names *CertNames
 	// Grants say what those may do whom JWTs and certificates make known: the first that matches.
 	Grants []Grant
+	// RequestsPerSecond is how many requests somebody may send over HTTP in a second, but for the admin token of the
+	// settings. Default 0: any number.
+	RequestsPerSecond int
 }
 
 // Accounts knows the tokens. It is a lifecycle.Service, and safe for concurrent use.
@@ -60,6 +63,8 @@ type Accounts struct {
 	known  atomic.Pointer[snapshot]
 
 	buckets buckets
+	// perSecond is how many requests over HTTP somebody may send in a second; 0: any number.
+	perSecond float64
 
 	mu     sync.Mutex // of reading and changing the document
 	failed bool       // the last read failed
@@ -87,7 +92,7 @@ func newSnapshot(d *document, version string) *snapshot {
 // New returns the accounts of a store, and one more: the admin token of the settings. It knows the others once it is
 // started.
 func New(store Store, admin string, options Options) (*Accounts, error) {
-	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger, jwts: options.Provider, names: options.Names}
+	a := &Accounts{Group: lifecycle.NewGroup(context.Background()), store: store, logger: options.Logger, jwts: options.Provider, names: options.Names, perSecond: float64(options.RequestsPerSecond)}
 	if a.logger == nil {
 		a.logger = slog.Default()
 	}

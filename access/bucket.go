@@ -48,6 +48,15 @@ func (b *bucket) allowance(rate float64, now time.Time) int64 {
 	return int64(min(max(min(left, rate*answered.Seconds()), 1), 1<<50))
 }
 
+// take counts one of a rate, unless as many are to be made good as there are answers for: then it returns how long that lasts.
+func (b *bucket) take(rate float64, now time.Time) (wait time.Duration) {
+	if b.allowance(rate, now) > 0 {
+		b.spend(1, rate, now)
+		return 0
+	}
+	return max(1, time.Duration(b.debt/rate*float64(time.Second))-answering)
+}
+
 // rested reports whether the bucket is as that of an entity that was silent.
 func (b *bucket) rested(now time.Time) bool {
 	b.settle(b.rate, now)

@@ -110,6 +110,18 @@ func (m *Meter) Allowance() int64 {
 	return m.among.bucket(m.of, now).allowance(m.rate, now)
 }
 
+// Request counts a request that somebody sends over HTTP. It returns how long they have to wait before they may send it, 0 if
+// they have not. The admin token of the settings never has.
+func (a *Accounts) Request(p *Principal) (wait time.Duration) {
+	if a.perSecond == 0 || p.Name == AdminName {
+		return 0
+	}
+	a.buckets.mu.Lock()
+	defer a.buckets.mu.Unlock()
+	now := time.Now()
+	return a.buckets.bucket(used{rate: "requests", user: p.Name}, now).take(a.perSecond, now)
+}
+
 // buckets are those of all entities that use something. Quotas hold for each instance by itself, as Kafka's do for each
 // broker.
 type buckets struct {

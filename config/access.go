@@ -25,6 +25,8 @@ type Access struct {
 	CertNameRules string
 	// Grants say what those may do who have no token of their own, as access.ParseGrant reads them.
 	Grants List
+	// RequestsPerSecond is how many requests an account may send to http in a second; 0: any number.
+	RequestsPerSecond int
 }
 
 // JWT are the settings of an identity provider; see access.ProviderOptions. Keys is the URL or the file of its keys.
@@ -136,6 +138,9 @@ func (c *Config) validateAccess() error {
 		return c.wrong(key, err.Error())
 	case a.On() && len(token) < access.LeastAdmin:
 		return c.wrong(key, fmt.Sprintf("it has %d characters: want at least %d; \"openssl rand -hex 32\" makes one", len(token), access.LeastAdmin))
+	}
+	if a.RequestsPerSecond > 0 && !a.On() {
+		return c.wrong("access.requests_per_second", "it needs accounts: want access.admin_token or access.admin_token_file too")
 	}
 	certificates := c.TLS.ClientCAFile != "" && a.On()
 	switch {

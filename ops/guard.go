@@ -32,7 +32,7 @@ type guard struct {
 func newGuard(accounts *access.Accounts, trail *audit.Trail) *guard {
 	return &guard{accounts: accounts, trail: trail, attempts: access.NewAttempts(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_http_refused_total",
-		Help: "Requests for operators that were refused: unauthenticated (no valid token), forbidden (the token lacks the right), too_many (failed attempts).",
+		Help: "Requests for operators that were refused: unauthenticated (no valid token), forbidden (the token lacks the right), too_many (failed attempts, or more in a second than an account may send).",
 	}, []string{"reason"})}
 }
 
@@ -59,11 +59,23 @@ func (g *guard) Admit(w http.ResponseWriter, r *http.Request, operation string, 
 		g.refused.WithLabelValues("forbidden").Inc()
 		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, p.String()+" lacks the right "+right.String()+": want one of the roles "+access.JoinRoles(access.RolesWith(right)))
 	default:
+		if wait := g.counted(p, right); wait > 0 {
+			g.refused.WithLabelValues("too_many").Inc()
+			return nil, edge.Refuse(http.StatusTooManyRequests, problem.Busy, p.String()+" sends more requests in a second than access.requests_per_second allows").RetryAfter(wait)
+		}
 		if a != nil {
 			a.streams.sentBy(a, p)
 		}
 	}
 	return r.WithContext(access.With(r.Context(), p)), nil
+}
+
+// counted counts a request, unless it is for the public, who needs no token, and returns how long its sender has to wait first.
+func (g *guard) counted(p *access.Principal, right access.Right) time.Duration {
+	if right == access.Open {
+		return 0
+	}
+	return g.accounts.Request(p)
 }
 
 var errNoToken = errors.New("this needs a token: want the header Authorization: Bearer <token>, which commands take from SLUICE_TOKEN or --token-file")

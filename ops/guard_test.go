@@ -125,6 +125,48 @@ func TestFailedAttemptsAreBounded(t *testing.T) {
 	}
 }
 
+// An account may send as many requests in a second as the setting says, within 5 % over ten seconds, and learns when to come
+// back; neither the admin token nor what is for the public is counted.
+func TestRequestsOfAnAccountAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known, err := access.New(&storetest.Memory{}, adminSecret, access.Options{Logger: quiet(), RequestsPerSecond: 50})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := NewServer(Options{Pprof: true, Accounts: known, Logger: quiet()})
+		passed := map[string]int{"a": 0, "b": 0}
+		secrets := map[string]string{}
+		for name := range passed {
+			_, secret, err := known.Create(t.Context(), access.Principal{Name: name, Roles: []access.Role{access.Operator}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			secrets[name] = "Bearer " + secret
+		}
+		for range 1000 {
+			for name, secret := range secrets {
+				switch w := ask(s, "GET", "/debug/pprof/cmdline", secret, nil); {
+				case w.Code == http.StatusOK:
+					passed[name]++
+				case w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "access.requests_per_second"):
+					t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+				}
+			}
+			for _, free := range []*httptest.ResponseRecorder{ask(s, "GET", "/debug/pprof/cmdline", "Bearer "+adminSecret, nil), ask(s, "GET", "/healthz", secrets["a"], nil)} {
+				if free.Code != http.StatusOK {
+					t.Fatalf("%d %s", free.Code, free.Body)
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		for name, n := range passed {
+			if n < 475 || n > 525 {
+				t.Errorf("%s: %d requests in 10 s, want 500 within 5 %%", name, n)
+			}
+		}
+	})
+}
+
 // A revocation ends the requests that run, event streams and others, and no others.
 func TestRevocationEndsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -79,7 +79,7 @@ func openAccounts(ctx context.Context, settings *config.Config, topics topicStor
 
 // accountOptions returns the options of accounts: who is known without a token of their own, and what they may do.
 func accountOptions(settings *config.Access, log *slog.Logger) (options access.Options, err error) {
-	options.Logger = log
+	options.Logger, options.RequestsPerSecond = log, settings.RequestsPerSecond
 	if options.Grants, err = settings.ParsedGrants(); err != nil {
 		return options, fmt.Errorf("access.grants: %w", err)
 	}

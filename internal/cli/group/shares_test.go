@@ -50,10 +50,17 @@ func TestShareGroupIsShownAndReset(t *testing.T) {
 		"group describe g --json":                 `"committed":1`,
 		"group reset g --topic orders --to start": `group "g" is Stable, with 1 member`,
 		"group delete g":                          `group "g" has members`,
+		"group alter g":                           "say what to change",
+		"group alter g --set share.auto.offset.reset=earliest --unset share.delivery.count.limit": "g altered: share.auto.offset.reset=earliest, share.delivery.count.limit has its default",
+		"group alter g --set share.delivery.count.limit=500":                                      "from 1 to 100",
+		"group alter other --json --set share.delivery.count.limit=9":                             `"share.delivery.count.limit":"9"`,
 	} {
 		if _, out := says(line); !strings.Contains(out, want) {
 			t.Errorf("%s: want %q:\n%s", line, want, out)
 		}
+	}
+	if _, out := says("group describe g"); !strings.Contains(out, "earliest") {
+		t.Errorf("the settings of the group are not shown:\n%s", out)
 	}
 	reader.Close()
 	until.True(t, "the group without members is reset", func() bool {

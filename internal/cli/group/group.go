@@ -93,12 +93,23 @@ func listGroups(ctx context.Context, c *brokers.Client) error {
 }
 
 func newDeleteCommand() *cobra.Command {
-	return brokers.DeleteCommand(&cobra.Command{
+	var topic string
+	command := brokers.DeleteCommand(&cobra.Command{
 		Use:   "delete GROUP...",
-		Short: "Delete consumer groups that have no members, with what they committed",
+		Short: "Delete groups that have no members, or what a share group knows of a topic",
+		Long: `Delete groups that have no members, with what they committed. With --topic, share groups
+forget only what they know of the records of that topic, and begin there again.`,
 		Example: `  sluice group delete billing
-  sluice group delete billing shipping --json`,
-	}, "group", deleteGroup)
+  sluice group delete billing shipping --json
+  sluice group delete workers --topic orders`,
+	}, "group", func(ctx context.Context, c *brokers.Client, name string) error {
+		if topic != "" {
+			return forgetShares(ctx, c, name, topic)
+		}
+		return deleteGroup(ctx, c, name)
+	})
+	command.Flags().StringVar(&topic, "topic", "", "the `topic` that share groups are to forget")
+	return command
 }
 
 func deleteGroup(ctx context.Context, c *brokers.Client, name string) error {

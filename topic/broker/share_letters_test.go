@@ -168,3 +168,40 @@ func TestDeadLetters(t *testing.T) {
 		wantStart(t, "when all have dead letters", b, 5)
 	})
 }
+
+// The leader of a partition has dead letters appended by another node that leads the topic of dead letters, though that is away at
+// first.
+func TestDeadLettersOfAnotherNode(t *testing.T) {
+	inCluster(t, fromStart, []string{"", "", ""}, func(t *testing.T, p *placed) {
+		made := map[int32]*broker.Topic{}
+		for node, name := range map[int32]string{1: "orders", 2: "dead"} {
+			p.nodes.LeadNew(node)
+			made[node] = create(t, p.brokers[node], name, map[string]string{topic.SettingDeadLetters: "true"})
+		}
+		sendOrders(t, made[1])
+		alterShare(t, p.brokers[1], "errors.deadletterqueue.topic.name", "dead", "errors.deadletterqueue.copy.record.enable", "true")
+		for _, b := range p.brokers {
+			if b.Groups().Coordinates("g") {
+				joinShare(t, b, "x", "orders")
+			}
+		}
+		x := newSharer(t, made[1], "x")
+		wantValues(t, "x", x.get(1), "a")
+		p.nodes.Cut(2)
+		x.mustSay(share.Reject, 0, 0)
+		time.Sleep(2 * time.Second)
+		p.nodes.Heal(2)
+		time.Sleep(2 * time.Minute)
+		dead, err := p.brokers[2].Topic("dead")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if failures := counted(t, p.brokers[1], "topic_share_dead_letter_failures_total"); failures == 0 {
+			t.Error("no attempt has failed without the node")
+		}
+		letters := lettersIn(t, dead)
+		if len(letters) == 0 || letters[0] != letterOf("k0=a h=v", 0, 1, wasRejected) {
+			t.Errorf("dead letters %q", letters)
+		}
+	})
+}

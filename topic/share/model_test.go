@@ -136,6 +136,16 @@ func (n *naive) acknowledge(now time.Time, member string, a Acknowledgement) boo
 	return true
 }
 
+// held returns the offsets that are acquired.
+func (n *naive) held() (offsets []int64) {
+	for at := n.start; at < n.end; at++ {
+		if n.by[at].state == acquired {
+			offsets = append(offsets, at)
+		}
+	}
+	return offsets
+}
+
 // restart is what is left of the locks when the window is read from the store.
 func (n *naive) restart(now time.Time) {
 	for _, e := range n.by {
@@ -221,6 +231,10 @@ func (p *pair) acknowledge(t *rapid.T) {
 		a.Kinds = append(a.Kinds, Kind(rapid.IntRange(0, 4).Draw(t, "kind")))
 	}
 	who := members.Draw(t, "member")
+	if held := p.n.held(); len(held) > 0 && rapid.Bool().Draw(t, "its own") {
+		a.First = rapid.SampledFrom(held).Draw(t, "held")
+		a.Last, a.Kinds, who = a.First, a.Kinds[:1], p.n.by[a.First].member
+	}
 	err := p.w.Acknowledge(p.now, who, []Acknowledgement{a})
 	if done := p.n.acknowledge(p.now, who, a); done != (err == nil) || err != nil && !errors.Is(err, ErrState) {
 		t.Fatalf("acknowledge %+v: %v; want it done: %v", a, err, done)
@@ -301,7 +315,10 @@ func (p *pair) alter(t *rapid.T) {
 // The window does what a map of offsets does, over restarts.
 func TestWindowIsAMapOfOffsets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := Limits{Lock: 10 * time.Second, Deliveries: 3, Records: 12, BackoffMax: 6 * time.Second}
+		limits := Limits{
+			Lock: 10 * time.Second, Records: 12, BackoffMax: 6 * time.Second,
+			Deliveries: rapid.SampledFrom([]int16{2, 3}).Draw(t, "deliveries"), DeadLetters: rapid.Bool().Draw(t, "dead letters"),
+		}
 		p := &pair{w: New(5, limits), n: &naive{limits: limits, start: 5, end: 5, by: map[int64]*entry{}}, now: time.Unix(0, 0)}
 		t.Repeat(map[string]func(*rapid.T){
 			"":      func(t *rapid.T) { same(t, p.w, p.n) },

@@ -113,6 +113,7 @@ func TestDescribeConfigsRefuses(t *testing.T) {
 	}{
 		{kmsg.ConfigResourceTypeTopic, "nosuch", "UNKNOWN_TOPIC_OR_PARTITION: topic does not exist"},
 		{kmsg.ConfigResourceTypeBroker, "7", "INVALID_REQUEST: this is broker 1"},
+		{kmsg.ConfigResourceTypeGroupConfig, "", "INVALID_GROUP_ID: want 1 to"},
 		{kmsg.ConfigResourceTypeBrokerLogger, "1", "INVALID_REQUEST: there are those of topics, groups and brokers"},
 	} {
 		r := asked[*kmsg.DescribeConfigsRequest, *kmsg.DescribeConfigsResponse](t, s, 4, &kmsg.DescribeConfigsRequest{

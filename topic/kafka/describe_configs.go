@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
@@ -83,7 +85,7 @@ func (s *Server) configsOf(ctx context.Context, c *call, kind kmsg.ConfigResourc
 		}
 		return s.topicConfigs(t.Own(), t.Settings()), nil
 	case kmsg.ConfigResourceTypeGroupConfig:
-		if err := c.authorize(auth.Group, name); err != nil {
+		if err := cmp.Or(c.authorize(auth.Group, name), group.CheckName(name)); err != nil {
 			return nil, err
 		}
 		settings, own, err := s.broker.GroupSettings(ctx, name)

@@ -61,7 +61,7 @@ type ACL struct {
 // operationsOn are the operations on each kind of resource that requests need.
 var operationsOn = map[Resource][]string{
 	Topic:       {opAll, opRead, opWrite, opCreate, opDelete, opAlter, opDescribe, opDescribeConfigs, opAlterConfigs},
-	Group:       {opAll, opRead, opDelete, opDescribe},
+	Group:       {opAll, opRead, opDelete, opDescribe, opDescribeConfigs, opAlterConfigs},
 	Transaction: {opAll, opWrite, opDescribe},
 	Cluster:     {opAll, opCreate, opAlter, opDescribe, opDescribeConfigs, opAlterConfigs, opIdempotentWrite},
 }

@@ -106,6 +106,7 @@ var requests = map[int16]request{
 	79: {Consume, opRead, nil},                             // ShareAcknowledge
 	90: {ReadTopics, opDescribe, nil},                      // DescribeShareGroupOffsets
 	91: {Consume, opRead, nil},                             // AlterShareGroupOffsets
+	92: {Consume, opRead, on{Group: opDelete}},             // DeleteShareGroupOffsets
 }
 
 // request is what a Kafka request needs.

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // recordsTopic is the topic that measures produce to.
@@ -65,6 +67,26 @@ func (s *kafkaServer) create(ctx context.Context, topic string, partitions int, 
 	}
 	_, err = kadm.NewClient(client).CreateTopic(ctx, int32(partitions), 1, configs, topic)
 	return err
+}
+
+// shareFromStart makes a share group begin at the first record.
+func (s *kafkaServer) shareFromStart(ctx context.Context, group string) error {
+	client, err := s.client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+	config.Name, config.Value = "share.auto.offset.reset", kmsg.StringPtr("earliest")
+	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	request.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{
+		ResourceType: kmsg.ConfigResourceTypeGroupConfig, ResourceName: group, Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{config},
+	}}
+	answer, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(answer.Resources[0].ErrorCode)
 }
 
 func (s *kafkaServer) Line(ctx context.Context, partitions int) (Line, error) {

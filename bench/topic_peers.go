@@ -178,7 +178,7 @@ func (e *Environment) jetStream() Broker {
 }
 
 func (e *Environment) redisStreams() Broker {
-	return Broker{Name: "Redis Streams", Start: func(ctx context.Context) (Server, error) { return startRedisStreams(ctx, e.folder) }}
+	return Broker{Name: "Redis Streams", Start: func(ctx context.Context) (Server, error) { return startRedisStreams(ctx, e.folder, "always") }}
 }
 
 // Brokers returns all compared brokers, sluice first: each fsyncs acknowledged records, and no

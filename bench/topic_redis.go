@@ -24,9 +24,9 @@ type redisStreams struct {
 	keys   []string
 }
 
-// startRedisStreams starts a Redis that fsyncs before it answers.
-func startRedisStreams(ctx context.Context, parent string) (*redisStreams, error) {
-	server, err := startRedis(ctx, parent, "always")
+// startRedisStreams starts a Redis with a setting of appendfsync.
+func startRedisStreams(ctx context.Context, parent, appendfsync string) (*redisStreams, error) {
+	server, err := startRedis(ctx, parent, appendfsync)
 	if err != nil {
 		return nil, err
 	}

@@ -103,6 +103,12 @@ func TestView(t *testing.T) {
 	}
 }
 
+func TestQueue(t *testing.T) {
+	if w, err := environment.Queue(t.Context(), 20_000); err != nil || w.Sluice <= 0 || w.Redis <= 0 {
+		t.Errorf("%+v, %v", w, err)
+	}
+}
+
 // Delayed records appear once and not too early, also over a kill of the broker.
 func TestDelay(t *testing.T) {
 	for _, restart := range []bool{false, true} {

@@ -84,11 +84,18 @@ type SharesConfig struct {
 	Earliest bool
 }
 
+// Bounds of the settings of share groups.
+const (
+	MinShareLock  = time.Second
+	MaxShareLock  = time.Hour
+	MaxDeliveries = 100
+)
+
 func (c SharesConfig) validate() error {
 	switch {
-	case c.Lock < time.Second || c.Lock > time.Hour:
+	case c.Lock < MinShareLock || c.Lock > MaxShareLock:
 		return errors.New("topic.share_lock: want 1s to 1h")
-	case c.Deliveries < 1 || c.Deliveries > 100:
+	case c.Deliveries < 1 || c.Deliveries > MaxDeliveries:
 		return errors.New("topic.share_deliveries: want 1 to 100")
 	case c.Records < 100 || c.Records > 10_000:
 		return errors.New("topic.share_records: want 100 to 10000")

@@ -43,6 +43,8 @@ type Settings struct {
 	// the delay of records that set none themselves.
 	Delays bool
 	Delay  time.Duration
+	// DeadLetters (errors.deadletterqueue.group.enable) lets share groups write dead letters to the topic.
+	DeadLetters bool
 }
 
 // ParseSettings parses a topic's own settings and fills in the broker's defaults.

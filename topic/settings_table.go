@@ -70,7 +70,9 @@ const (
 	SettingDelays    = "sluice.delay.enable"
 	SettingDelay     = "sluice.delay"
 	SettingMinInSync = "min.insync.replicas"
-	SettingCleanup   = "cleanup.policy"
+	// SettingDeadLetters lets share groups write dead letters to a topic.
+	SettingDeadLetters = "errors.deadletterqueue.group.enable"
+	SettingCleanup     = "cleanup.policy"
 
 	settingDirtyRatio      = "min.cleanable.dirty.ratio"
 	settingDeleteRetention = "delete.retention.ms"
@@ -163,6 +165,15 @@ var settingsTable = []Setting{
 		format: func(s *Settings) string { return s.Delay.String() },
 	},
 
+	{
+		Name: SettingDeadLetters, Kind: KindBool,
+		Meaning: "Allows share groups to write dead letters to the topic.", Allowed: trueOrFalse.text,
+		parse: func(text string, s *Settings) error {
+			s.DeadLetters = text == "true"
+			return trueOrFalse.check(text)
+		},
+		format: func(s *Settings) string { return strconv.FormatBool(s.DeadLetters) },
+	},
 	{
 		Name: SettingMinInSync, Kind: KindInt32, Broker: "min.insync.replicas",
 		Meaning: "How many replicas must have a record before it is acknowledged. The majority always must, so a lower value changes nothing, and a higher one is refused.",

@@ -1,6 +1,7 @@
 package topic
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -182,6 +183,60 @@ func TestSettingsAreDocumented(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("%s is not what the table says (%v): go test ./topic -run Documented -update-docs writes it", path, err)
 	}
+	const groups = "../docs/topic/share-groups.md"
+	page, err := os.ReadFile(groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defaults, _ := ParseGroupSettings(nil, Config{})
+	for _, s := range GroupSettingsTable() {
+		value := cmp.Or(s.Value(defaults), "not set")
+		if row := fmt.Sprintf("| `%s` | `%s` | %s | %s |\n", s.Name, value, s.Allowed, s.Meaning); !strings.Contains(string(page), row) {
+			t.Errorf("%s has no row:\n%s", groups, row)
+		}
+	}
+}
+
+func TestParseGroupSettings(t *testing.T) {
+	broker := Config{Shares: SharesConfig{Lock: time.Minute, Deliveries: 7}}
+	defaults := GroupSettings{Lock: time.Minute, Deliveries: 7}
+	for own, want := range map[string]GroupSettings{
+		"":                             defaults,
+		"share.delivery.count.limit=9": {Lock: time.Minute, Deliveries: 9},
+		"share.record.lock.duration.ms=1500,share.auto.offset.reset=earliest":                                     {Lock: 1500 * time.Millisecond, Deliveries: 7, Earliest: true},
+		"errors.deadletterqueue.topic.name=dead.letters,errors.deadletterqueue.copy.record.enable=true":           {Lock: time.Minute, Deliveries: 7, DeadLetters: "dead.letters", CopyRecord: true},
+		"errors.deadletterqueue.topic.name=,sluice.share.retry.backoff.ms=5,sluice.share.retry.backoff.max.ms=90": {Lock: time.Minute, Deliveries: 7, Backoff: 5 * time.Millisecond, BackoffMax: 90 * time.Millisecond},
+	} {
+		if got, err := ParseGroupSettings(settingsOf(own), broker); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", own, got, err, want)
+		}
+	}
+	for own, want := range map[string]string{
+		"share.delivery.count.limt=9":                     "did you mean share.delivery.count.limit?",
+		"retention.ms=9":                                  "they have errors.deadletterqueue.topic.name, ",
+		"share.delivery.count.limit=101":                  "from 1 to 100",
+		"share.record.lock.duration.ms=999":               "from 1000 to 3600000, of milliseconds",
+		"share.auto.offset.reset=none":                    "want earliest or latest",
+		"errors.deadletterqueue.topic.name=a/b":           "letters, digits",
+		"errors.deadletterqueue.topic.name=sluice.audit":  "none of the servers' own",
+		"errors.deadletterqueue.copy.record.enable=maybe": "true or false",
+		"sluice.share.retry.backoff.ms=-1":                "from 0 to 86400000",
+	} {
+		if _, err := ParseGroupSettings(settingsOf(own), broker); !errors.Is(err, ErrInvalidSetting) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", own, err, want)
+		}
+	}
+}
+
+// settingsOf returns settings that are written as name=value, separated by commas.
+func settingsOf(text string) map[string]string {
+	settings := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		if name, value, set := strings.Cut(pair, "="); set {
+			settings[name] = value
+		}
+	}
+	return settings
 }
 
 // settingsPage returns the documentation page of the settings of topics.

@@ -16,8 +16,8 @@ import (
 // asks the brokers that lead partitions, once, over the connections between nodes.
 
 // leaderRequest asks a node about the partitions that it leads: for the sizes of those of
-// all topics, for the ends of those of a topic, to end a transaction in one, to commit the
-// offsets of a transaction to a group that it coordinates, for at most Limit of their
+// all topics, for the ends of those of a topic, to end a transaction in one, to append dead letters
+// to one, to commit the offsets of a transaction to a group that it coordinates, for at most Limit of their
 // delayed records or, if that is 0, to cancel one of these.
 type leaderRequest struct {
 	Topic  string `json:"topic"`
@@ -26,8 +26,9 @@ type leaderRequest struct {
 	Ends   bool   `json:"ends,omitempty"`
 	Sizes  bool   `json:"sizes,omitempty"`
 
-	Mark   *markRequest   `json:"mark,omitempty"`
-	Commit *commitRequest `json:"commit,omitempty"`
+	Mark    *markRequest    `json:"mark,omitempty"`
+	Commit  *commitRequest  `json:"commit,omitempty"`
+	Letters *lettersRequest `json:"letters,omitempty"`
 }
 
 // leaderAnswer is the answer.
@@ -181,6 +182,8 @@ func (b *Broker) answerLeader(ctx context.Context, data []byte) []byte {
 		err = b.markHere(ctx, request.Topic, request.Mark)
 	case request.Commit != nil:
 		err = b.commitHere(ctx, request.Commit)
+	case request.Letters != nil:
+		err = b.lettersHere(ctx, request.Topic, request.Letters)
 	case request.Limit > 0:
 		answer.Waiting, err = b.delayedHere(request.Topic, request.Limit)
 	default:

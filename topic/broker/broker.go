@@ -41,6 +41,7 @@ type Broker struct {
 	cold      *cold
 	opening   *semaphore.Weighted
 	scans     *semaphore.Weighted // scans of views at once, since filters take processor time
+	letters   *semaphore.Weighted // windows of share groups whose dead letters are written at once
 	unpacker  *topic.Unpacker     // of records, wherever the broker has to decompress them
 	ids       struct {
 		mu        sync.Mutex
@@ -92,7 +93,8 @@ func New(store topic.Store, config topic.Config, options ...Option) (*Broker, er
 		store: store, config: config, log: slog.New(slog.DiscardHandler),
 		tails: &tails{limit: config.TailBytes}, cold: &cold{}, opening: semaphore.NewWeighted(partitionsAtOnce),
 		scans: semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0))), unpacker: topic.NewUnpacker(semaphore.NewWeighted(config.UnpackBytes)),
-		topics: map[string]*Topic{}, byID: map[topic.ID]*Topic{}, shares: shares{byKey: map[string]*Share{}},
+		letters: semaphore.NewWeighted(lettersWriters),
+		topics:  map[string]*Topic{}, byID: map[topic.ID]*Topic{}, shares: shares{byKey: map[string]*Share{}},
 		group:   lifecycle.NewGroup(context.Background()),
 		cluster: store.Cluster(), looking: lifecycle.NewSignal(), catalog: newFollowed(),
 		flights: 1, entryBytes: clusterEntryBytes, metrics: newMetrics(),

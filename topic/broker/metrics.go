@@ -29,6 +29,8 @@ type metrics struct {
 	compactions, compactionFailures, compacted prometheus.Counter
 	// shared counts records of share groups by what has become of them.
 	shared *prometheus.CounterVec
+	// letters counts dead letters of share groups, letterFailures attempts to write some that have failed.
+	letters, letterFailures prometheus.Counter
 
 	partitions, led, offline, behind *prometheus.Desc
 	size, start, end, lag, omitted   *prometheus.Desc
@@ -53,6 +55,9 @@ func newMetrics() *metrics {
 		compacted:          counter("compaction_removed_bytes_total", "Bytes of records that compaction has removed."),
 		shared: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "topic_share_records_total",
 			Help: "Records of share groups that this node has delivered, and what has become of them."}, []string{"outcome"}),
+
+		letters:        counter("share_dead_letters_total", "Dead letters of share groups that this node has written."),
+		letterFailures: counter("share_dead_letter_failures_total", "Attempts to write dead letters of share groups that have failed, and are made again."),
 
 		partitions: desc("partitions", "Partitions of all topics."),
 		led:        desc("partitions_led", "Partitions that this node leads."),
@@ -83,7 +88,7 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (m *metrics) own() []prometheus.Collector {
-	return []prometheus.Collector{m.gained, m.lost, m.recovery, m.compactions, m.compactionFailures, m.compacted, m.shared}
+	return []prometheus.Collector{m.gained, m.lost, m.recovery, m.compactions, m.compactionFailures, m.compacted, m.shared, m.letters, m.letterFailures}
 }
 
 // Collect implements prometheus.Collector.

@@ -27,7 +27,7 @@ type Shared struct {
 	// Version is to be awaited before the records are given to the member.
 	Version uint64
 	// More reports whether another call may find records at once. Next is when records may be
-	// available again that others have; zero if others have none.
+	// available again that others have, or that wait; zero if there are none.
 	More bool
 	Next time.Time
 }
@@ -39,7 +39,11 @@ func (s *Share) Acquire(ctx context.Context, member string, most ShareMost) (Sha
 		return Shared{}, err
 	}
 	defer s.turn.Release(1)
-	from, ends, found, err := s.wanted()
+	settings, _, err := s.broker.GroupSettings(ctx, s.group)
+	if err != nil {
+		return Shared{}, err
+	}
+	from, ends, found, err := s.wanted(s.broker.shareLimits(settings, s.topic.name))
 	if err != nil || !found.More {
 		return found, err
 	}
@@ -62,13 +66,13 @@ func (s *Share) Acquire(ctx context.Context, member string, most ShareMost) (Sha
 		s.version++
 	}
 	found.Data, found.Size = dataOf(fetched.Data, found.Deliveries)
-	found.Version, found.More, found.Next = s.version, next > from && next < ends.LastStable, s.window.Locked()
+	found.Version, found.More, found.Next = s.version, next > from && next < ends.LastStable, s.window.Next()
 	s.count()
 	return found, nil
 }
 
-// wanted returns where to read for a member. found.More reports whether there is anything.
-func (s *Share) wanted() (from int64, ends Ends, found Shared, err error) {
+// wanted returns where to read for a member within limits. found.More reports whether there is anything.
+func (s *Share) wanted(limits share.Limits) (from int64, ends Ends, found Shared, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.usable(); err != nil {
@@ -79,11 +83,13 @@ func (s *Share) wanted() (from int64, ends Ends, found Shared, err error) {
 		return 0, ends, found, err
 	}
 	ends = p.Ends()
+	s.window.SetLimits(limits)
 	s.window.Clip(ends.Start, ends.HighWatermark)
 	s.window.Expire(time.Now())
+	s.bury()
 	from, found.More = s.window.Wanted()
 	found.More = found.More && from < ends.LastStable
-	found.Next = s.window.Locked()
+	found.Next = s.window.Next()
 	return from, ends, found, nil
 }
 
@@ -136,8 +142,7 @@ func (s *Share) Acknowledge(member string, all []share.Acknowledgement) (version
 		return 0, err
 	}
 	s.version++
-	s.count()
-	s.watchers.signal()
+	s.changed()
 	return s.version, nil
 }
 
@@ -146,10 +151,16 @@ func (s *Share) Acknowledge(member string, all []share.Acknowledgement) (version
 func (s *Share) Release(member string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.usable() == nil && s.window.Release(member) {
-		s.count()
-		s.watchers.signal()
+	if s.usable() == nil && s.window.Release(time.Now(), member) {
+		s.changed()
 	}
+}
+
+// changed makes known that records were released or settled. mu is held.
+func (s *Share) changed() {
+	s.count()
+	s.bury()
+	s.watchers.signal()
 }
 
 // Watch calls signal, which must not block, whenever Acquire may find more than before, until the returned

@@ -231,3 +231,53 @@ func TestShareWindowsAreFenced(t *testing.T) {
 		}
 	})
 }
+
+// A record that was released, or whose lock has ended, is delivered again after a backoff that doubles, and not earlier after
+// a restart.
+func TestShareGroupBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := fromStart
+		config.Shares.Deliveries = 5
+		store := storetest.NewMemory()
+		b, err := broker.New(store, config)
+		if err == nil {
+			err = b.Start(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		orders := create(t, b, "orders", nil)
+		send(t, orders, batchOf(anybody, now(), "a", "b"))
+		alterShare(t, b, "sluice.share.retry.backoff.ms", "10000", "sluice.share.retry.backoff.max.ms", "30000")
+		joinShare(t, b, "x", "orders")
+		x := newSharer(t, orders, "x")
+		wantValues(t, "at first", x.get(1), "a")
+		x.mustSay(share.Release, 0, 0)
+		wantValues(t, "in the meantime, another", x.get(2), "b")
+		x.mustSay(share.Accept, 1, 1)
+		for delivery, wait := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second} {
+			got, err := x.Acquire(t.Context(), "x", broker.ShareMost{Bytes: 1000, Records: 5})
+			if err != nil || len(got.Deliveries) > 0 || time.Until(got.Next) != wait {
+				t.Fatalf("after delivery %d: %+v in %v, %v; want it in %v", delivery+1, got.Deliveries, time.Until(got.Next), err, wait)
+			}
+			time.Sleep(wait)
+			wantValues(t, "after the backoff", x.get(2), fmt.Sprint("a*", delivery+2))
+			if delivery == 1 {
+				time.Sleep(30 * time.Second) // the lock ends
+				continue
+			}
+			x.mustSay(share.Release, 0, 0)
+		}
+		time.Sleep(20 * time.Second)
+
+		stopBroker(t, b)
+		b = startBroker(t, store.Reopen(), config)
+		if orders, err = b.Topic("orders"); err != nil {
+			t.Fatal(err)
+		}
+		x = newSharer(t, orders, "x")
+		wantValues(t, "after a restart", x.get(1))
+		time.Sleep(10 * time.Second)
+		wantValues(t, "10 s later", x.get(1), "a*5")
+	})
+}

@@ -47,7 +47,7 @@ func (s *Share) write(ctx context.Context) error {
 	defer cancel()
 	s.mu.Lock()
 	version, revision := s.version, s.revision
-	value, err := s.window.Encode(s.epoch)
+	value, err := s.window.Encode(time.Now(), s.epoch)
 	s.mu.Unlock()
 	if err == nil {
 		revision, err = s.put(ctx, value, revision)

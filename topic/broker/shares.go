@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -48,6 +49,7 @@ type Share struct {
 	version, stored uint64
 	writing         bool
 	written         chan struct{} // closed when the present write has ended
+	burying         bool          // dead letters are being written
 	ended           error         // why the window is not used any more
 
 	watchers watchers
@@ -222,12 +224,16 @@ func (s *Share) tryLoad(ctx context.Context, p *Partition) error {
 	if err != nil {
 		return err
 	}
-	epoch, ends := p.Epoch(), p.Ends()
-	window, err := s.decode(item, epoch, ends)
+	settings, _, err := s.broker.GroupSettings(ctx, s.group)
 	if err != nil {
 		return err
 	}
-	value, err := window.Encode(epoch)
+	epoch, ends := p.Epoch(), p.Ends()
+	window, err := s.decode(item, epoch, ends, settings)
+	if err != nil {
+		return err
+	}
+	value, err := window.Encode(time.Now(), epoch)
 	if err != nil {
 		return err
 	}
@@ -238,6 +244,7 @@ func (s *Share) tryLoad(ctx context.Context, p *Partition) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.window, s.epoch, s.revision = window, epoch, revision
+	s.bury()
 	return nil
 }
 
@@ -259,11 +266,11 @@ func (s *Share) guards(ctx context.Context) ([]topic.Guard, error) {
 }
 
 // decode returns the window that is stored, or a new one.
-func (s *Share) decode(item topic.Item, epoch int32, ends Ends) (*share.Window, error) {
-	limits := limitsOf(s.broker.config.Shares)
+func (s *Share) decode(item topic.Item, epoch int32, ends Ends, settings topic.GroupSettings) (*share.Window, error) {
+	limits := s.broker.shareLimits(settings, s.topic.name)
 	if item.Revision == 0 {
 		start := ends.HighWatermark
-		if s.broker.config.Shares.Earliest {
+		if settings.Earliest {
 			start = ends.Start
 		}
 		return share.New(start, limits), nil
@@ -295,6 +302,10 @@ func (b *Broker) sharedOffsets(ctx context.Context, name string) (all []group.To
 	if err != nil {
 		return nil, err
 	}
+	settings, _, err := b.GroupSettings(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	byTopic := map[string]map[int32]group.CommittedOffset{}
 	for _, item := range items {
 		id, number, of := share.SplitKey(item.Key)
@@ -309,7 +320,7 @@ func (b *Broker) sharedOffsets(ctx context.Context, name string) (all []group.To
 		if err != nil { // it was deleted: its windows are about to be
 			continue
 		}
-		window, epoch, err := share.Decode(item.Value, limitsOf(b.config.Shares))
+		window, epoch, err := share.Decode(item.Value, b.shareLimits(settings, t.name))
 		if err != nil {
 			return nil, fmt.Errorf("metadata %q: %w", item.Key, err)
 		}
@@ -320,48 +331,4 @@ func (b *Broker) sharedOffsets(ctx context.Context, name string) (all []group.To
 		byTopic[t.name][number] = group.CommittedOffset{Offset: window.Start(), Epoch: epoch}
 	}
 	return all, nil
-}
-
-// ResetShare makes a share group without members go on at an offset of a partition, or begin there. Errors:
-// ErrNoPartition; group.ErrNoGroup, group.ErrOtherProtocol, group.ErrGroupNotEmpty; those of the
-// coordinator and the store.
-func (b *Broker) ResetShare(ctx context.Context, name string, t *Topic, number int32, offset int64) error {
-	if err := errors.Join(b.moving.serves(), t.Has(number)); err != nil {
-		return err
-	}
-	meta, key := b.store.Meta(), share.Key(t.id, number, name)
-	for range catalog.StoreAttempts {
-		if err := meta.Sync(ctx); err != nil {
-			return err
-		}
-		guard, err := group.ShareGuard(ctx, meta, name)
-		if err != nil {
-			return err
-		}
-		if err := b.groups.MayReset(name); err != nil {
-			return err
-		}
-		item, err := catalog.Get(ctx, meta, key)
-		if err != nil {
-			return err
-		}
-		epoch := int32(0)
-		if item.Revision != 0 {
-			if _, epoch, err = share.Decode(item.Value, limitsOf(b.config.Shares)); err != nil {
-				return fmt.Errorf("metadata %q: %w", key, err)
-			}
-		}
-		value, err := share.New(offset, limitsOf(b.config.Shares)).Encode(epoch)
-		if err != nil {
-			return err
-		}
-		if _, err = meta.Put(ctx, key, value, item.Revision, guard); err == nil || !catalog.Uncertain(err) {
-			return err
-		}
-	}
-	return fmt.Errorf("%q: %w, %d times", key, topic.ErrConflict, catalog.StoreAttempts)
-}
-
-func limitsOf(c topic.SharesConfig) share.Limits {
-	return share.Limits{Lock: c.Lock, Deliveries: int16(c.Deliveries), Records: c.Records}
 }

@@ -56,14 +56,35 @@ func (g *group) keepsWindows(now time.Time) bool {
 	return g.isShare() && g.emptySince.Add(g.config.OffsetRetention).After(now)
 }
 
-// removeWindows removes what a group knows of records.
+// removeWindows removes what a group knows of records. Windows are made under the condition that the stored group is a share
+// group, at a revision: so it is made an empty one of no protocol first, and windows that are found after that are all. If
+// this broker ends in between, that group is removed as others without offsets are, with its windows.
 func (c *coordinator) removeWindows(ctx context.Context) error {
+	if err := c.endShare(ctx); err != nil {
+		return err
+	}
 	items, err := c.groups.meta.List(ctx, share.Prefix)
 	for _, item := range items {
 		if _, _, of := share.SplitKey(item.Key); of == c.name && err == nil {
 			err = RemoveItem(ctx, c.owner, item.Key, item.Revision)
 		}
 	}
+	return err
+}
+
+// endShare stores a share group as a group of no protocol.
+func (c *coordinator) endShare(ctx context.Context) error {
+	c.mu.Lock()
+	shared, record := c.group.isShare(), c.group.record(nil)
+	c.mu.Unlock()
+	if !shared {
+		return nil
+	}
+	record.ProtocolType, record.Protocol, record.Consumers = "", "", nil
+	revision, err := storeGroup(ctx, c.owner, GroupKey(c.name), c.revision, record)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.revision, c.unsure = revision, err != nil
 	return err
 }
 

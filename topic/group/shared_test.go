@@ -1,6 +1,7 @@
 package group_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -68,6 +69,70 @@ func TestShareGroup(t *testing.T) {
 			t.Errorf("the group has left %v, %v", left, err)
 		}
 	})
+}
+
+// lateFetch is a Meta in which leaders of partitions make windows while a group is being removed: one has found the group
+// before, one finds it then.
+type lateFetch struct {
+	topic.Meta
+	found  topic.Guard
+	broken error // of Delete
+}
+
+func (m *lateFetch) List(ctx context.Context, prefix string) ([]topic.Item, error) {
+	items, err := m.Meta.List(ctx, prefix)
+	if prefix != share.Prefix {
+		return items, err
+	}
+	_, _ = m.Put(ctx, share.Key(topic.ID{1}, 1, "g"), []byte("{}"), 0, m.found)
+	if found, err := group.ShareGuard(ctx, m, "g"); err == nil {
+		_, _ = m.Put(ctx, share.Key(topic.ID{1}, 2, "g"), []byte("{}"), 0, found)
+	}
+	return items, err
+}
+
+func (m *lateFetch) Delete(ctx context.Context, key string, revision uint64, guards ...topic.Guard) error {
+	if m.broken != nil {
+		return m.broken
+	}
+	return m.Meta.Delete(ctx, key, revision, guards...)
+}
+
+// A share group that is deleted leaves no window, though members fetch at that time, and also if its coordinator ends in
+// the middle.
+func TestDeletedShareGroupLeavesNothing(t *testing.T) {
+	for _, broken := range []error{nil, topic.ErrClosed} {
+		synctest.Test(t, func(t *testing.T) {
+			meta, topics := &lateFetch{Meta: newBadMeta()}, newTopics(map[string]int32{"orders": 1})
+			groups := startConsumers(t, meta, topics, topic.GroupsConfig{})
+			_, err := beatShare(t, groups, "a", group.JoinEpoch, "orders")
+			wantErr(t, "join", err, nil)
+			meta.found, err = group.ShareGuard(t.Context(), meta, "g")
+			wantErr(t, "the group of a window", err, nil)
+			if _, err := meta.Put(t.Context(), share.Key(topic.ID{1}, 0, "g"), []byte("{}"), 0, meta.found); err != nil {
+				t.Fatal(err)
+			}
+			_, err = beatShare(t, groups, "a", group.LeaveEpoch)
+			wantErr(t, "leave", err, nil)
+			if meta.found, err = group.ShareGuard(t.Context(), meta, "g"); err != nil {
+				t.Fatal(err)
+			}
+			meta.broken = broken
+			_, err = groups.Delete("g").Wait(t.Context())
+			wantErr(t, "delete", err, broken)
+			if broken != nil {
+				stopGroups(t, groups)
+				meta.broken = nil
+				startConsumers(t, meta, topics, topic.GroupsConfig{})
+				time.Sleep(time.Hour)
+			}
+			for _, prefix := range []string{share.Prefix, group.GroupPrefix} {
+				if left, err := meta.Meta.List(t.Context(), prefix); err != nil || len(left) > 0 {
+					t.Errorf("with %v the group has left %v, %v", broken, left, err)
+				}
+			}
+		})
+	}
 }
 
 // Each partition has a member that reads it, each member that reads something has a partition, and members

@@ -21,8 +21,8 @@ type resource struct {
 
 // AlterConfigs: versions 0 to 2.
 //
-//   - The request replaces all settings of a topic: a setting that it does not name, or names
-//     without a value, falls back to its default.
+//   - The request replaces all settings of a topic, or of a share group: a setting that it does not
+//     name, or names without a value, falls back to its default. The group need not exist.
 //   - The settings of a broker cannot be changed: the server's configuration has them.
 //   - With validate_only the request is checked only.
 func (s *Server) alterConfigs(c *call, r *kmsg.AlterConfigsRequest) answer {
@@ -56,26 +56,36 @@ func (s *Server) replaceConfigs(ctx context.Context, wanted *kmsg.AlterConfigsRe
 		}
 		settings[name] = wanted.Configs[i].Value
 	}
-	return s.broker.Alter(ctx, wanted.ResourceName, settings, true, dryRun)
+	return s.alter(ctx, resource{wanted.ResourceType, wanted.ResourceName}, settings, true, dryRun)
 }
 
-// checkAlterable refuses resources other than topics, and duplicates.
+// alter changes the settings of a topic or a group.
+func (s *Server) alter(ctx context.Context, of resource, settings map[string]*string, replace, dryRun bool) error {
+	if of.kind == kmsg.ConfigResourceTypeGroupConfig {
+		return s.broker.AlterGroup(ctx, of.name, settings, replace, dryRun)
+	}
+	return s.broker.Alter(ctx, of.name, settings, replace, dryRun)
+}
+
+// checkAlterable refuses resources other than topics and groups, and duplicates.
 func checkAlterable(c *call, of resource, again bool) error {
 	switch {
 	case again:
 		return refuse(kerr.InvalidRequest, "the request names %v %q more than once", of.kind, of.name)
 	case of.kind == kmsg.ConfigResourceTypeBroker:
 		return refuse(kerr.InvalidRequest, `the settings of a broker are set where it is started: "sluice config" shows how`)
+	case of.kind == kmsg.ConfigResourceTypeGroupConfig:
+		return c.authorize(auth.Group, of.name)
 	case of.kind != kmsg.ConfigResourceTypeTopic:
-		return refuse(kerr.InvalidRequest, "settings of a %v: those of topics can be altered", of.kind)
+		return refuse(kerr.InvalidRequest, "settings of a %v: those of topics and groups can be altered", of.kind)
 	}
 	return c.authorize(auth.Topic, of.name)
 }
 
 // IncrementalAlterConfigs: versions 0 and 1.
 //
-//   - SET and DELETE change single settings of a topic; APPEND and SUBTRACT are
-//     for settings that are lists.
+//   - SET and DELETE change single settings of a topic, or of a share group, which need not exist;
+//     APPEND and SUBTRACT are for settings that are lists.
 //   - The settings of a broker cannot be changed: the server's configuration has them.
 //   - With validate_only the request is checked only.
 func (s *Server) incrementalAlterConfigs(c *call, r *kmsg.IncrementalAlterConfigsRequest) answer {
@@ -103,9 +113,13 @@ func (s *Server) incrementalAlterConfigs(c *call, r *kmsg.IncrementalAlterConfig
 }
 
 func (s *Server) changeConfigs(ctx context.Context, wanted *kmsg.IncrementalAlterConfigsRequestResource, dryRun bool) error {
-	t, err := s.broker.Topic(wanted.ResourceName)
-	if err != nil {
-		return err
+	change := changedGroupValue
+	if wanted.ResourceType == kmsg.ConfigResourceTypeTopic {
+		t, err := s.broker.Topic(wanted.ResourceName)
+		if err != nil {
+			return err
+		}
+		change = func(c *kmsg.IncrementalAlterConfigsRequestResourceConfig) (*string, error) { return changedValue(t, c) }
 	}
 	settings := map[string]*string{}
 	for i := range wanted.Configs {
@@ -113,14 +127,30 @@ func (s *Server) changeConfigs(ctx context.Context, wanted *kmsg.IncrementalAlte
 		if _, again := settings[name]; again {
 			return refuse(kerr.InvalidRequest, "setting %s is given more than once", name)
 		}
-		if settings[name], err = changedValue(t, &wanted.Configs[i]); err != nil {
+		value, err := change(&wanted.Configs[i])
+		if err != nil {
 			return err
 		}
+		settings[name] = value
 	}
-	return s.broker.Alter(ctx, wanted.ResourceName, settings, false, dryRun)
+	return s.alter(ctx, resource{wanted.ResourceType, wanted.ResourceName}, settings, false, dryRun)
 }
 
-// changedValue returns the new value of a setting, nil for the default.
+// changedGroupValue returns the new value of a setting of a group, nil for the default.
+func changedGroupValue(change *kmsg.IncrementalAlterConfigsRequestResourceConfig) (*string, error) {
+	switch {
+	case change.Op == kmsg.IncrementalAlterConfigOpDelete:
+		_, err := topic.FindGroupSetting(change.Name)
+		return nil, err
+	case change.Op != kmsg.IncrementalAlterConfigOpSet:
+		return nil, refuse(kerr.InvalidConfig, "setting %s is no list: set it, or delete it", change.Name)
+	case change.Value == nil:
+		return nil, refuse(kerr.InvalidConfig, "setting %s has no value", change.Name)
+	}
+	return change.Value, nil
+}
+
+// changedValue returns the new value of a setting of a topic, nil for the default.
 func changedValue(t *broker.Topic, change *kmsg.IncrementalAlterConfigsRequestResourceConfig) (*string, error) {
 	setting, err := topic.FindSetting(change.Name)
 	if err != nil || change.Op == kmsg.IncrementalAlterConfigOpDelete {

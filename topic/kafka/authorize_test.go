@@ -74,6 +74,7 @@ var needs = map[int16][]auth.Resource{
 	79: {auth.Group},
 	90: {auth.Group}, // and the topics of a share group
 	91: {auth.Group},
+	92: {auth.Group},
 }
 
 var refusedCodes = map[auth.Resource]int16{

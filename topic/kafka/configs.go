@@ -11,7 +11,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 )
 
-// configEntry is a setting of a topic or a broker, as clients see it.
+// configEntry is a setting of a topic, a group or a broker, as clients see it.
 type configEntry struct {
 	name     string
 	value    *string
@@ -61,6 +61,25 @@ func (s *Server) topicConfigs(own map[string]string, settings topic.Settings) []
 		entry.source = kmsg.ConfigSourceDefaultConfig
 		if len(entry.synonyms) > 0 {
 			entry.source = entry.synonyms[0].source
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+// groupConfigs returns the settings of a share group; own are those that are set for it. The source of the others is
+// the server.
+func (s *Server) groupConfigs(own map[string]string, settings topic.GroupSettings) []configEntry {
+	var entries []configEntry
+	for _, setting := range topic.GroupSettingsTable() {
+		value := setting.Value(settings)
+		entry := configEntry{
+			name: setting.Name, value: &value, kind: configTypes[setting.Kind], source: kmsg.ConfigSourceDefaultConfig,
+			doc: setting.Meaning + " Allowed: " + setting.Allowed + ".",
+		}
+		if _, set := own[setting.Name]; set {
+			entry.source = kmsg.ConfigSourceGroupConfig
+			entry.synonyms = append(entry.synonyms, configSynonym{setting.Name, value, entry.source})
 		}
 		entries = append(entries, entry)
 	}

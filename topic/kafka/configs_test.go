@@ -113,8 +113,8 @@ func TestDescribeConfigsRefuses(t *testing.T) {
 	}{
 		{kmsg.ConfigResourceTypeTopic, "nosuch", "UNKNOWN_TOPIC_OR_PARTITION: topic does not exist"},
 		{kmsg.ConfigResourceTypeBroker, "7", "INVALID_REQUEST: this is broker 1"},
-		{kmsg.ConfigResourceTypeBrokerLogger, "1", "INVALID_REQUEST: there are those of topics and of brokers"},
-		{kmsg.ConfigResourceTypeGroupConfig, "g", "INVALID_REQUEST: there are those of topics and of brokers"},
+		{kmsg.ConfigResourceTypeGroupConfig, "", "INVALID_GROUP_ID: want 1 to"},
+		{kmsg.ConfigResourceTypeBrokerLogger, "1", "INVALID_REQUEST: there are those of topics, groups and brokers"},
 	} {
 		r := asked[*kmsg.DescribeConfigsRequest, *kmsg.DescribeConfigsResponse](t, s, 4, &kmsg.DescribeConfigsRequest{
 			Resources: []kmsg.DescribeConfigsRequestResource{{ResourceType: test.kind, ResourceName: test.name}},
@@ -210,7 +210,13 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 			{2, "orders", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "message.format.version", Op: 1}}, false, "INVALID_CONFIG: there is no message.format.version"},
 			{2, "nosuch", nil, false, "UNKNOWN_TOPIC_OR_PARTITION: topic does not exist"},
 			{4, "1", nil, false, "INVALID_REQUEST: set where it is started"},
-			{8, "1", nil, false, "INVALID_REQUEST: those of topics can be altered"},
+			{8, "1", nil, false, "INVALID_REQUEST: those of topics and groups can be altered"},
+			{32, "g", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "share.delivery.count.limit", Value: text("9")}}, true, "NONE"},
+			{32, "g", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "share.delivery.count.limit", Value: text("0")}}, false, "INVALID_CONFIG: from 1 to 100"},
+			{32, "g", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "share.delivery.count.limit"}}, false, "INVALID_CONFIG: has no value"},
+			{32, "g", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "share.auto.offset.reset", Op: 2, Value: text("latest")}}, false, "INVALID_CONFIG: is no list"},
+			{32, "g", []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "retention.ms", Op: 1}}, false, "INVALID_CONFIG: groups have no"},
+			{32, "", nil, false, "INVALID_GROUP_ID: want 1 to"},
 		} {
 			r := asked[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, version, &kmsg.IncrementalAlterConfigsRequest{
 				Resources: []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: test.kind, ResourceName: test.name, Configs: test.configs}}, ValidateOnly: test.dryRun,
@@ -236,4 +242,54 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 			t.Errorf("version %d: the same topic twice: %s", version, got)
 		}
 	})
+}
+
+// The settings of a share group, which need not exist, are altered and described; as many groups have some as there may be.
+func TestGroupConfigs(t *testing.T) {
+	text := kmsg.StringPtr
+	s := admin(t, topic.Config{Shares: topic.SharesConfig{Deliveries: 7}, Groups: topic.GroupsConfig{GroupsMax: 1}})
+	wantGroup := func(what string, want map[string]string) {
+		t.Helper()
+		got := map[string]string{}
+		for name, config := range described(t, s, 4, kmsg.ConfigResourceTypeGroupConfig, "g") {
+			if config.Documentation == nil || !strings.Contains(*config.Documentation, "Allowed: ") || config.ReadOnly {
+				t.Errorf("%s: %s is %+v", what, name, config)
+			}
+			got[name] = *config.Value + " " + config.Source.String()
+		}
+		for name, value := range want {
+			if got[name] != value {
+				t.Errorf("%s: %s is %s; want %s", what, name, got[name], value)
+			}
+		}
+		if len(got) != len(topic.GroupSettingsTable()) {
+			t.Errorf("%s: %d settings", what, len(got))
+		}
+	}
+	incrementally := func(name string, configs ...kmsg.IncrementalAlterConfigsRequestResourceConfig) string {
+		r := asked[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse](t, s, 1, &kmsg.IncrementalAlterConfigsRequest{
+			Resources: []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeGroupConfig, ResourceName: name, Configs: configs}}})
+		return result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage)
+	}
+	wantGroup("at first", map[string]string{"share.delivery.count.limit": "7 DEFAULT_CONFIG", "errors.deadletterqueue.topic.name": " DEFAULT_CONFIG"})
+	set := []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "share.record.lock.duration.ms", Value: text("1000")}, {Name: "errors.deadletterqueue.topic.name", Value: text("dead")}}
+	if got := incrementally("g", set...); got != "NONE" {
+		t.Fatal(got)
+	}
+	if got := incrementally("other", set...); !matches(got, "POLICY_VIOLATION: too many groups") {
+		t.Errorf("settings of another group: %s", got)
+	}
+	if got := incrementally("g", kmsg.IncrementalAlterConfigsRequestResourceConfig{Name: "share.record.lock.duration.ms", Op: 1}); got != "NONE" {
+		t.Error(got)
+	}
+	wantGroup("when one is deleted", map[string]string{"share.record.lock.duration.ms": "30000 DEFAULT_CONFIG", "errors.deadletterqueue.topic.name": "dead GROUP_CONFIG"})
+	r := asked[*kmsg.AlterConfigsRequest, *kmsg.AlterConfigsResponse](t, s, 2, &kmsg.AlterConfigsRequest{
+		Resources: []kmsg.AlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeGroupConfig, ResourceName: "g"}}})
+	if got := result(r.Resources[0].ErrorCode, r.Resources[0].ErrorMessage); got != "NONE" {
+		t.Error(got)
+	}
+	wantGroup("when all are replaced", map[string]string{"errors.deadletterqueue.topic.name": " DEFAULT_CONFIG"})
+	if got := incrementally("other", set...); got != "NONE" {
+		t.Errorf("settings of another group, when the first has none: %s", got)
+	}
 }

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -8,22 +9,23 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
 // DescribeConfigs: versions 0 to 4.
 //
-//   - Resources are topics and this broker. The broker's own name is its number; the empty name,
+//   - Resources are topics, share groups, which need not exist, and this broker. The broker's own name is its number; the empty name,
 //     which stands for a cluster's changeable defaults, has no settings.
 //   - Without names the answer has all settings. Unknown names are left out.
-//   - The source of a value is the topic, the server's settings or the default. Synonyms have the
+//   - The source of a value is the topic or group, the server's settings or the default. Synonyms have the
 //     values of the other sources.
 //   - Settings with a single possible value, and all of the broker, are read-only.
 func (s *Server) describeConfigs(c *call, r *kmsg.DescribeConfigsRequest) answer {
-	return func(context.Context) kmsg.Response { return s.describedConfigs(c, r) }
+	return func(ctx context.Context) kmsg.Response { return s.describedConfigs(ctx, c, r) }
 }
 
-func (s *Server) describedConfigs(c *call, r *kmsg.DescribeConfigsRequest) kmsg.Response {
+func (s *Server) describedConfigs(ctx context.Context, c *call, r *kmsg.DescribeConfigsRequest) kmsg.Response {
 	response := r.ResponseKind().(*kmsg.DescribeConfigsResponse)
 	asked := once[resource]{}
 	response.Resources = make([]kmsg.DescribeConfigsResponseResource, 0, len(r.Resources))
@@ -34,7 +36,7 @@ func (s *Server) describedConfigs(c *call, r *kmsg.DescribeConfigsRequest) kmsg.
 		}
 		described := kmsg.NewDescribeConfigsResponseResource()
 		described.ResourceType, described.ResourceName = wanted.ResourceType, wanted.ResourceName
-		entries, err := s.configsOf(c, wanted.ResourceType, wanted.ResourceName)
+		entries, err := s.configsOf(ctx, c, wanted.ResourceType, wanted.ResourceName)
 		if len(wanted.ConfigNames) > 0 {
 			entries = slices.DeleteFunc(entries, func(e configEntry) bool { return !slices.Contains(wanted.ConfigNames, e.name) })
 		}
@@ -74,7 +76,7 @@ func sizeOfConfigs(entries []configEntry, doc bool) (size int64) {
 }
 
 // configsOf returns the settings of a resource.
-func (s *Server) configsOf(c *call, kind kmsg.ConfigResourceType, name string) ([]configEntry, error) {
+func (s *Server) configsOf(ctx context.Context, c *call, kind kmsg.ConfigResourceType, name string) ([]configEntry, error) {
 	switch kind {
 	case kmsg.ConfigResourceTypeTopic:
 		t, err := c.topic(name)
@@ -82,6 +84,12 @@ func (s *Server) configsOf(c *call, kind kmsg.ConfigResourceType, name string) (
 			return nil, err
 		}
 		return s.topicConfigs(t.Own(), t.Settings()), nil
+	case kmsg.ConfigResourceTypeGroupConfig:
+		if err := cmp.Or(c.authorize(auth.Group, name), group.CheckName(name)); err != nil {
+			return nil, err
+		}
+		settings, own, err := s.broker.GroupSettings(ctx, name)
+		return s.groupConfigs(own, settings), err
 	case kmsg.ConfigResourceTypeBroker:
 		if err := c.authorize(auth.Cluster, ""); err != nil {
 			return nil, err
@@ -95,7 +103,7 @@ func (s *Server) configsOf(c *call, kind kmsg.ConfigResourceType, name string) (
 		}
 		return s.brokerConfigs(), nil
 	}
-	return nil, refuse(kerr.InvalidRequest, "settings of a %v: there are those of topics and of brokers", kind)
+	return nil, refuse(kerr.InvalidRequest, "settings of a %v: there are those of topics, groups and brokers", kind)
 }
 
 func (e *configEntry) describe(synonyms, doc bool) kmsg.DescribeConfigsResponseResourceConfig {

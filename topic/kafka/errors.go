@@ -47,6 +47,8 @@ var errorKinds = []struct {
 	{group.ErrNoGroup, kerr.GroupIDNotFound},
 	{group.ErrOtherProtocol, kerr.GroupIDNotFound},
 	{group.ErrGroupNotEmpty, kerr.NonEmptyGroup},
+	{group.ErrInvalidGroup, kerr.InvalidGroupID},
+	{group.ErrTooManyGroups, kerr.PolicyViolation},
 	{topic.ErrSharesFull, kerr.PolicyViolation},
 	{topic.ErrHasViews, kerr.PolicyViolation},
 	{topic.ErrView, kerr.PolicyViolation},

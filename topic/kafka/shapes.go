@@ -61,4 +61,5 @@ var shapes = map[int16]shape{
 	79: newShape("s s i 2+:b [u [i [q q *b]]]"),
 	90: newShape("[s [s *i]]"),
 	91: newShape("s [s [i q]]"),
+	92: newShape("s [s]"),
 }

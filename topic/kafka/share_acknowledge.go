@@ -21,7 +21,7 @@ import (
 func (s *Server) shareAcknowledge(c *call, r *kmsg.ShareAcknowledgeRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ShareAcknowledgeResponse)
-		response.AcquisitionLockTimeoutMillis = int32(s.broker.Config().Shares.Lock.Milliseconds())
+		response.AcquisitionLockTimeoutMillis = s.lockTime(ctx, r.GroupID)
 		err := c.authorize(auth.Group, orEmpty(r.GroupID))
 		var session *shareSession
 		if err == nil {

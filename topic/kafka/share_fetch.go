@@ -34,7 +34,7 @@ func (s *Server) shareFetch(c *call, r *kmsg.ShareFetchRequest) answer {
 	began := time.Now()
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ShareFetchResponse)
-		response.AcquisitionLockTimeoutMillis = int32(s.broker.Config().Shares.Lock.Milliseconds())
+		response.AcquisitionLockTimeoutMillis = s.lockTime(ctx, r.GroupID)
 		err := c.authorize(auth.Group, orEmpty(r.GroupID))
 		var session *shareSession
 		if err == nil {
@@ -65,6 +65,15 @@ func (s *Server) shareFetch(c *call, r *kmsg.ShareFetchRequest) answer {
 		f.fill(response)
 		return response
 	}
+}
+
+// lockTime returns how long members of a group have records, in milliseconds.
+func (s *Server) lockTime(ctx context.Context, name *string) int32 {
+	settings, _, err := s.broker.GroupSettings(ctx, orEmpty(name))
+	if err != nil {
+		settings.Lock = s.broker.Config().Shares.Lock
+	}
+	return int32(settings.Lock.Milliseconds())
 }
 
 // acquireStrict is the mode in which max records is exact.

@@ -3,10 +3,12 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
@@ -121,6 +123,40 @@ func (s *Server) alterShareGroupOffsets(c *call, r *kmsg.AlterShareGroupOffsetsR
 				of.Partitions = append(of.Partitions, altered)
 			}
 			response.Topics = append(response.Topics, of)
+		}
+		return response
+	}
+}
+
+// DeleteShareGroupOffsets: version 0.
+//
+// Makes a share group without members forget what it knows of the records of topics: it reads them as if for the first time.
+// The answer comes when that is durable. A topic of which it knows nothing is UNKNOWN_TOPIC_OR_PARTITION.
+func (s *Server) deleteShareGroupOffsets(c *call, r *kmsg.DeleteShareGroupOffsetsRequest) answer {
+	return func(ctx context.Context) kmsg.Response {
+		response := r.ResponseKind().(*kmsg.DeleteShareGroupOffsetsResponse)
+		if err := cmp.Or(c.authorize(auth.Group, r.GroupID), s.broker.Groups().MayReset(r.GroupID)); err != nil {
+			response.ErrorCode, response.ErrorMessage = s.consumerCode(r.GroupID, err), message(err)
+			return response
+		}
+		asked := once[string]{}
+		for _, t := range r.Topics {
+			if !asked.first(t.Topic) {
+				continue
+			}
+			deleted := kmsg.NewDeleteShareGroupOffsetsResponseTopic()
+			deleted.Topic = t.Topic
+			found, err := c.topic(t.Topic)
+			if err == nil {
+				deleted.TopicID = found.ID()
+				err = s.broker.ForgetShares(ctx, r.GroupID, found)
+			}
+			if errors.Is(err, topic.ErrNotFound) {
+				err = fail(kerr.UnknownTopicOrPartition, "the group knows nothing of the topic")
+			}
+			s.unexpected("forget records of share group ", r.GroupID, err)
+			deleted.ErrorCode, deleted.ErrorMessage = code(err), message(err)
+			response.Topics = append(response.Topics, deleted)
 		}
 		return response
 	}

@@ -90,6 +90,7 @@ var requests = []request{
 	on(1, 2, (*Server).shareAcknowledge),
 	on(0, 1, (*Server).describeShareGroupOffsets),
 	on(0, 0, (*Server).alterShareGroupOffsets),
+	on(0, 0, (*Server).deleteShareGroupOffsets),
 }
 
 // waitsForOthers reports whether a kind of request may wait long for records or for other members.

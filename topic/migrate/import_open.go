@@ -22,7 +22,7 @@ import (
 const reclaimMax = 30 * time.Second
 
 // Put writes items of the other store's metadata: before Commit snapshots of producers,
-// after it groups, offsets, transactions and the next id of a producer. It skips items of topics that
+// after it groups, their settings, offsets, transactions and the next id of a producer. It skips items of topics that
 // are not in the import. The items of topics themselves are passed to Open.
 func (m *Import) Put(ctx context.Context, source string, run int64, items []topic.Item) error {
 	record, _, err := m.of(ctx, source, run, catalog.ImportCopying, catalog.ImportOpening)
@@ -41,7 +41,7 @@ func (m *Import) Put(ctx context.Context, source string, run int64, items []topi
 			err = m.put(ctx, item, true)
 		case opening && strings.HasPrefix(item.Key, group.OffsetsPrefix) && names[topic]:
 			err = m.put(ctx, item, true) // no broker of the cluster has read that topic
-		case opening && (strings.HasPrefix(item.Key, group.GroupPrefix) || strings.HasPrefix(item.Key, txn.Prefix)):
+		case opening && slices.ContainsFunc([]string{catalog.GroupSettingsPrefix, group.GroupPrefix, txn.Prefix}, func(prefix string) bool { return strings.HasPrefix(item.Key, prefix) }):
 			err = m.put(ctx, item, false)
 		case opening && item.Key == catalog.ProducerIDsKey:
 			err = m.raiseProducerIDs(ctx, item)

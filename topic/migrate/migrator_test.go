@@ -45,6 +45,8 @@ func usedServer(t *testing.T) (source *server, want []string, me group.MemberIde
 	}
 	me = source.member("g", "orders")
 	must(t, source.commit(me, "orders", 35))
+	earliest := "earliest"
+	must(t, source.broker.AlterGroup(t.Context(), "shared", map[string]*string{"share.auto.offset.reset": &earliest}, false, false))
 	return source, source.values("orders", 0), me, producer, last
 }
 
@@ -61,7 +63,7 @@ func TestEverythingIsMoved(t *testing.T) {
 			t.Errorf("the result is %+v", result)
 		}
 		sameLogs(t, source.store, source.inventory(), store)
-		for _, prefix := range []string{"groups/", "offsets/", "producers/", "producer-ids"} {
+		for _, prefix := range []string{"groups/", "group-settings/", "offsets/", "producers/", "producer-ids"} {
 			if got, want := items(t, store, prefix), items(t, source.store, prefix); !maps.Equal(got, want) {
 				t.Errorf("%s: %v, want %v", prefix, got, want)
 			}

@@ -16,7 +16,7 @@ const (
 	Accept
 	// Release: the record is to be delivered again.
 	Release
-	// Reject: the record cannot be processed, and is done.
+	// Reject: the record cannot be processed, and is not delivered again.
 	Reject
 	// Renew: the member goes on; the lock begins again.
 	Renew
@@ -103,10 +103,10 @@ func (w *Window) acknowledge(now time.Time, first, last int64, kind Kind) {
 			*r = run{first: r.first, last: r.last, state: settled}
 			w.counts.Accepted += n
 		case Reject:
-			*r = run{first: r.first, last: r.last, state: settled}
+			w.fail(r, rejected)
 			w.counts.Rejected += n
 		case Release:
-			w.counts.Released += w.release(r)
+			w.counts.Released += w.release(now, r)
 		case Renew:
 			r.until = now.Add(w.limits.Lock)
 		}

@@ -6,12 +6,14 @@
 // A [Window] covers the offsets from its start, before which all records are settled, to its end,
 // from which on none was delivered. Each record in it is in one state:
 //
-//	            Acquire: count + 1                accept, reject
-//	available ───────────────────────▶ acquired ─────────────────▶ settled
-//	    ▲                                 │ │                          ▲
-//	    └── release, or its lock ends ◀───┘ └── the same, with the ────┘
-//	                                            count exhausted
+//	            Acquire: count + 1                accept
+//	available ───────────────────────▶ acquired ───────────────▶ settled
+//	   ▲  ▲                            │     │                      ▲
+//	   │  └── release, its lock ends ◀─┤     └─ reject, or the ─┐   │ Bury
+//	   └── after a backoff ── waiting ◀┘        count exhausted ▼   │
+//	                                                          dead ─┘
 //
+// Records are dead until their dead letters are written; where there are none, they are settled at once.
 // Offsets without a record to deliver are absent: markers, records of aborted transactions, and what
 // compaction has removed. The start moves over settled and absent offsets.
 //

@@ -49,7 +49,7 @@ func (n *naive) fill(from, next int64, batches []Span) {
 		has := slices.ContainsFunc(batches, func(b Span) bool { return b.First <= at && at <= b.Last })
 		switch e := n.by[at]; {
 		case at < n.end:
-			if !has && e.state == available {
+			if !has && (e.state == available || e.state == waiting) {
 				*e = entry{state: absent}
 			}
 		case !has:
@@ -80,9 +80,17 @@ func (n *naive) acquire(now time.Time, member string, batches []Span, most int, 
 	return got
 }
 
-func (n *naive) release(e *entry) {
-	*e = entry{state: available, count: e.count}
-	if e.count >= n.limits.Deliveries {
+func (n *naive) release(now time.Time, e *entry) {
+	switch *e = (entry{state: available, count: e.count}); {
+	case e.count >= n.limits.Deliveries:
+		n.fail(e, exhausted)
+	case n.limits.Backoff > 0: // 4 s, and 6 s, the most, after the second delivery
+		e.state, e.until = waiting, now.Add([]time.Duration{4 * time.Second, 6 * time.Second}[e.count-1])
+	}
+}
+
+func (n *naive) fail(e *entry, why state) {
+	if *e = (entry{state: why, count: e.count}); !n.limits.DeadLetters {
 		*e = entry{state: settled}
 	}
 }
@@ -90,7 +98,10 @@ func (n *naive) release(e *entry) {
 func (n *naive) expire(now time.Time) {
 	for _, e := range n.by {
 		if e.state == acquired && !e.until.After(now) {
-			n.release(e)
+			n.release(e.until, e)
+		}
+		if e.state == waiting && !e.until.After(now) {
+			*e = entry{count: e.count}
 		}
 	}
 	n.clean()
@@ -111,10 +122,12 @@ func (n *naive) acknowledge(now time.Time, member string, a Acknowledgement) boo
 		switch e := n.by[at]; kind {
 		case Gap:
 			*e = entry{state: absent}
-		case Accept, Reject:
+		case Accept:
 			*e = entry{state: settled}
+		case Reject:
+			n.fail(e, rejected)
 		case Release:
-			n.release(e)
+			n.release(now, e)
 		case Renew:
 			e.until = now.Add(n.limits.Lock)
 		}
@@ -123,11 +136,31 @@ func (n *naive) acknowledge(now time.Time, member string, a Acknowledgement) boo
 	return true
 }
 
+// held returns the offsets that are acquired.
+func (n *naive) held() (offsets []int64) {
+	for at := n.start; at < n.end; at++ {
+		if n.by[at].state == acquired {
+			offsets = append(offsets, at)
+		}
+	}
+	return offsets
+}
+
 // restart is what is left of the locks when the window is read from the store.
-func (n *naive) restart() {
+func (n *naive) restart(now time.Time) {
 	for _, e := range n.by {
 		if e.state == acquired {
-			n.release(e)
+			n.release(now, e)
+		}
+	}
+	n.clean()
+}
+
+// bury settles the dead records up to an offset.
+func (n *naive) bury(last int64) {
+	for at, e := range n.by {
+		if at <= last && (e.state == rejected || e.state == exhausted) {
+			*e = entry{state: settled}
 		}
 	}
 	n.clean()
@@ -198,6 +231,10 @@ func (p *pair) acknowledge(t *rapid.T) {
 		a.Kinds = append(a.Kinds, Kind(rapid.IntRange(0, 4).Draw(t, "kind")))
 	}
 	who := members.Draw(t, "member")
+	if held := p.n.held(); len(held) > 0 && rapid.Bool().Draw(t, "its own") {
+		a.First = rapid.SampledFrom(held).Draw(t, "held")
+		a.Last, a.Kinds, who = a.First, a.Kinds[:1], p.n.by[a.First].member
+	}
 	err := p.w.Acknowledge(p.now, who, []Acknowledgement{a})
 	if done := p.n.acknowledge(p.now, who, a); done != (err == nil) || err != nil && !errors.Is(err, ErrState) {
 		t.Fatalf("acknowledge %+v: %v; want it done: %v", a, err, done)
@@ -212,10 +249,10 @@ func (p *pair) pass(t *rapid.T) {
 
 func (p *pair) leave(t *rapid.T) {
 	who := members.Draw(t, "member")
-	p.w.Release(who)
+	p.w.Release(p.now, who)
 	for _, e := range p.n.by {
 		if e.state == acquired && e.member == who {
-			p.n.release(e)
+			p.n.release(p.now, e)
 		}
 	}
 	p.n.clean()
@@ -228,7 +265,7 @@ func (p *pair) trim(t *rapid.T) {
 }
 
 func (p *pair) restart(t *rapid.T) {
-	value, err := p.w.Encode(7)
+	value, err := p.w.Encode(p.now, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,17 +273,57 @@ func (p *pair) restart(t *rapid.T) {
 	if p.w, epoch, err = Decode(value, p.n.limits); err != nil || epoch != 7 {
 		t.Fatalf("%s: epoch %d, %v", value, epoch, err)
 	}
-	p.n.restart()
+	p.n.restart(p.now)
+}
+
+// bury buries the first dead records, and those that are dead are those of the map.
+func (p *pair) bury(t *rapid.T) {
+	most, dead, last := rapid.IntRange(1, 12).Draw(t, "most"), p.w.Dead(12), int64(-1)
+	for at := p.n.start; at < p.n.end; at++ {
+		e := p.n.by[at]
+		if e.state != rejected && e.state != exhausted {
+			continue
+		}
+		if len(dead) > 0 && dead[0].Last < at {
+			dead = dead[1:]
+		}
+		if len(dead) == 0 || at < dead[0].First || dead[0].Count != e.count || dead[0].Rejected != (e.state == rejected) {
+			t.Fatalf("offset %d, %+v: dead are %+v", at, e, dead)
+		}
+	}
+	for _, d := range p.w.Dead(most) {
+		if most -= int(d.Last - d.First + 1); most < 0 {
+			t.Fatalf("%d too many are dead", -most)
+		}
+		last = d.Last
+		p.w.Bury(d.First, d.Last)
+	}
+	p.n.bury(last)
+}
+
+// alter turns the backoff and the dead letters on or off.
+func (p *pair) alter(t *rapid.T) {
+	limits := p.n.limits
+	limits.Backoff = rapid.SampledFrom([]time.Duration{0, 4 * time.Second}).Draw(t, "backoff")
+	limits.DeadLetters = rapid.Bool().Draw(t, "dead letters")
+	p.w.SetLimits(limits)
+	if p.n.limits = limits; !limits.DeadLetters {
+		p.n.bury(p.n.end)
+	}
 }
 
 // The window does what a map of offsets does, over restarts.
 func TestWindowIsAMapOfOffsets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := Limits{Lock: 10 * time.Second, Deliveries: 3, Records: 12}
+		limits := Limits{
+			Lock: 10 * time.Second, Records: 12, BackoffMax: 6 * time.Second,
+			Deliveries: rapid.SampledFrom([]int16{2, 3}).Draw(t, "deliveries"), DeadLetters: rapid.Bool().Draw(t, "dead letters"),
+		}
 		p := &pair{w: New(5, limits), n: &naive{limits: limits, start: 5, end: 5, by: map[int64]*entry{}}, now: time.Unix(0, 0)}
 		t.Repeat(map[string]func(*rapid.T){
 			"":      func(t *rapid.T) { same(t, p.w, p.n) },
 			"fetch": p.fetch, "acknowledge": p.acknowledge, "time": p.pass, "leave": p.leave, "trim": p.trim, "restart": p.restart,
+			"bury": p.bury, "alter": p.alter,
 		})
 	})
 }
@@ -260,7 +337,7 @@ func same(t *rapid.T, w *Window, n *naive) {
 	if w.Start() != n.start || w.End() != n.end {
 		t.Fatalf("from %d to %d; want %d to %d", w.Start(), w.End(), n.start, n.end)
 	}
-	locked := time.Time{}
+	locked, next := time.Time{}, time.Time{}
 	for _, r := range w.runs {
 		for at := r.first; at <= r.last; at++ {
 			got := entry{r.state, r.count, r.member, r.until}
@@ -270,10 +347,13 @@ func same(t *rapid.T, w *Window, n *naive) {
 			if e := n.by[at]; e.state == acquired && (locked.IsZero() || e.until.Before(locked)) {
 				locked = e.until
 			}
+			if e := n.by[at]; !e.until.IsZero() && (next.IsZero() || e.until.Before(next)) {
+				next = e.until
+			}
 		}
 	}
-	if !w.Locked().Equal(locked) {
-		t.Fatalf("locked until %v; want %v", w.Locked(), locked)
+	if !w.Locked().Equal(locked) || !w.Next().Equal(next) {
+		t.Fatalf("locked until %v, next %v; want %v, %v", w.Locked(), w.Next(), locked, next)
 	}
 }
 

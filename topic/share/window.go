@@ -16,6 +16,21 @@ type Limits struct {
 	Deliveries int16
 	// Records bounds the records from the start of a window to its end.
 	Records int
+	// Backoff is how long a record that was released waits until it is available again: twice as long
+	// with each delivery, up to BackoffMax. 0: not at all. A BackoffMax below Backoff counts as Backoff.
+	Backoff, BackoffMax time.Duration
+	// DeadLetters reports whether records that are rejected, or whose deliveries are exhausted, are dead until
+	// Bury. Otherwise they are settled at once.
+	DeadLetters bool
+}
+
+// backoff returns how long a record waits after that many deliveries.
+func (l *Limits) backoff(count int16) time.Duration {
+	wait, most := l.Backoff, max(l.Backoff, l.BackoffMax)
+	for ; count > 1 && wait < most; count-- {
+		wait *= 2
+	}
+	return min(wait, most)
 }
 
 // Errors of acknowledgements.
@@ -30,10 +45,15 @@ type state uint8
 
 const (
 	available state = iota
+	waiting         // available from a time on
 	acquired
+	rejected  // dead
+	exhausted // dead
 	settled
 	absent
 )
+
+func (s state) dead() bool { return s == rejected || s == exhausted }
 
 // Window is what a share group knows of a partition. Its methods are not safe for concurrent use.
 type Window struct {
@@ -52,15 +72,16 @@ type run struct {
 	state       state
 	// count is how often the records were acquired; 0 once they are settled or absent.
 	count int16
-	// member has acquired the records until a time.
+	// member has acquired the records.
 	member string
-	until  time.Time
+	// until is when the lock ends, or when waiting records are available.
+	until time.Time
 }
 
 // Counts count records by what has become of them.
 type Counts struct {
 	// Delivered counts deliveries. Expired counts locks that have ended, Exhausted the records
-	// that were settled because of their number of deliveries.
+	// that are not delivered any more because of their number of deliveries.
 	Delivered, Accepted, Released, Rejected, Expired, Exhausted int
 }
 
@@ -95,8 +116,17 @@ func (w *Window) TakeCounts() Counts {
 	return counts
 }
 
+// SetLimits changes what members may do from now on. Records that are dead are settled if there are no dead
+// letters any more.
+func (w *Window) SetLimits(limits Limits) {
+	w.limits = limits
+	if !limits.DeadLetters {
+		w.Bury(w.start, w.End()-1)
+	}
+}
+
 // Wanted returns the first offset that a member may acquire; false if there is none: the records
-// are acquired, and the window is full.
+// are acquired or wait, and the window is full.
 func (w *Window) Wanted() (offset int64, wanted bool) {
 	for i := range w.runs {
 		if w.runs[i].state == available {
@@ -114,6 +144,16 @@ func (w *Window) Locked() (until time.Time) {
 		}
 	}
 	return until
+}
+
+// Next returns when a lock ends, or a waiting record is available, next; zero if nothing is acquired or waits.
+func (w *Window) Next() (at time.Time) {
+	for i := range w.runs {
+		if r := &w.runs[i]; !r.until.IsZero() && (at.IsZero() || r.until.Before(at)) {
+			at = r.until
+		}
+	}
+	return at
 }
 
 // Fill adds what a read has found: all offsets from one that was wanted up to next, with records
@@ -147,7 +187,7 @@ func (w *Window) setAbsent(first, last int64) {
 	}
 	if end := w.End(); first < end {
 		w.each(first, min(last, end-1), func(r *run) {
-			if r.state == available {
+			if r.state <= waiting {
 				w.records -= int(r.last - r.first + 1)
 				*r = run{first: r.first, last: r.last, state: absent}
 			}
@@ -207,10 +247,10 @@ func deliver(all []Delivery, d Delivery) []Delivery {
 }
 
 // Release makes all records that a member has acquired available to others.
-func (w *Window) Release(member string) (released bool) {
+func (w *Window) Release(now time.Time, member string) (released bool) {
 	for i := range w.runs {
 		if r := &w.runs[i]; r.state == acquired && r.member == member {
-			w.counts.Released += w.release(r)
+			w.counts.Released += w.release(now, r)
 			released = true
 		}
 	}
@@ -218,27 +258,40 @@ func (w *Window) Release(member string) (released bool) {
 	return released
 }
 
-// Expire ends the locks whose time is over.
-func (w *Window) Expire(now time.Time) (expired bool) {
+// Expire ends the locks and the waits whose time is over.
+func (w *Window) Expire(now time.Time) {
 	for i := range w.runs {
-		if r := &w.runs[i]; r.state == acquired && !r.until.After(now) {
-			w.counts.Expired += w.release(r)
-			expired = true
+		r := &w.runs[i]
+		if r.state == acquired && !r.until.After(now) {
+			w.counts.Expired += w.release(r.until, r)
+		}
+		if r.state == waiting && !r.until.After(now) {
+			r.state, r.until = available, time.Time{}
 		}
 	}
 	w.normalize()
-	return expired
 }
 
 // release ends the acquisition of a run, and returns its number of records.
-func (w *Window) release(r *run) int {
+func (w *Window) release(now time.Time, r *run) int {
 	r.state, r.member, r.until = available, "", time.Time{}
-	if n := r.length(); r.count < w.limits.Deliveries {
-		return n
+	switch wait := w.limits.backoff(r.count); {
+	case r.count >= w.limits.Deliveries:
+		w.counts.Exhausted += r.length()
+		w.fail(r, exhausted)
+	case wait > 0:
+		r.state, r.until = waiting, now.Add(wait)
 	}
-	w.counts.Exhausted += r.length()
-	r.state, r.count = settled, 0
 	return r.length()
+}
+
+// fail makes a run dead, or settles it if there are no dead letters.
+func (w *Window) fail(r *run, why state) {
+	count := r.count
+	if !w.limits.DeadLetters {
+		why, count = settled, 0
+	}
+	*r = run{first: r.first, last: r.last, state: why, count: count}
 }
 
 func (r *run) length() int { return int(r.last - r.first + 1) }
@@ -261,11 +314,43 @@ func (w *Window) Clip(start, end int64) {
 	w.normalize()
 }
 
+// Dead is a sequence of records that are not delivered any more and have no dead letters yet.
+type Dead struct {
+	First, Last int64
+	// Count is how often they were delivered. Rejected reports whether a member has rejected them; otherwise
+	// their deliveries are exhausted.
+	Count    int16
+	Rejected bool
+}
+
+// Dead returns the first records that are dead, at most most.
+func (w *Window) Dead(most int) (all []Dead) {
+	left := int64(most)
+	for i := 0; i < len(w.runs) && left > 0; i++ {
+		if r := &w.runs[i]; r.state.dead() {
+			d := Dead{First: r.first, Last: min(r.last, r.first+left-1), Count: r.count, Rejected: r.state == rejected}
+			all, left = append(all, d), left-(d.Last-d.First+1)
+		}
+	}
+	return all
+}
+
+// Bury settles the dead records from first to last: they have their dead letters.
+func (w *Window) Bury(first, last int64) {
+	w.each(first, last, func(r *run) {
+		if r.state.dead() {
+			*r = run{first: r.first, last: r.last, state: settled}
+		}
+	})
+	w.normalize()
+}
+
 // Check returns an error if the window does not keep what it promises; for tests.
 func (w *Window) Check() error {
 	next, records := w.start, 0
 	for i, r := range w.runs {
-		if r.first != next || r.last < r.first || (r.state == acquired) != (r.member != "") {
+		if r.first != next || r.last < r.first || (r.state == acquired) != (r.member != "") ||
+			(r.state == acquired || r.state == waiting) == r.until.IsZero() || r.state.dead() && !w.limits.DeadLetters {
 			return fmt.Errorf("run %d is %+v, after offset %d", i, r, next-1)
 		}
 		if r.state != absent {

@@ -190,6 +190,20 @@ func takeDelay(ctx context.Context, e *bench.Environment, found *results) error 
 	return nil
 }
 
+// queueRecords is the number of records that the workers of a group get.
+const queueRecords = 1_000_000
+
+func takeQueue(ctx context.Context, e *bench.Environment, found *results) error {
+	rates := found.table("1,000,000 records, 20 workers of a group", "records/s, each got and acknowledged once; fsync once a second", rate)
+	worked, err := e.Queue(ctx, queueRecords)
+	if err != nil {
+		return err
+	}
+	rates.add("sluice, a share group", worked.Sluice)
+	rates.add("Redis Streams, a group", worked.Redis)
+	return nil
+}
+
 func addLate(t *resultTable, name string, late bench.Late) {
 	t.add(name+", median", inMilliseconds(late.Median))
 	t.add(name+", p99", inMilliseconds(late.P99))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,15 +23,15 @@ import (
 func Command() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "group",
-		Short: "Show consumer groups, reset their offsets, and delete them",
-		Long: `Show consumer groups, reset their offsets and delete them, on a server ("sluice
-serve") or on any other broker that speaks the Kafka protocol. A group exists from its
+		Short: "Show consumer and share groups, reset their offsets, and delete them",
+		Long: `Show consumer groups and share groups, reset their offsets and delete them, on a server
+("sluice serve") or on any other broker that speaks the Kafka protocol. A group exists from its
 first member ("sluice topic consume --group") until some time after its last.`,
 		Example: `  sluice group list
   sluice group describe billing
   sluice group reset billing --topic orders --to start --dry-run`,
 	}
-	command.AddCommand(newListCommand(), newDescribeCommand(), newResetCommand(), newDeleteCommand())
+	command.AddCommand(newListCommand(), newDescribeCommand(), newResetCommand(), newAlterCommand(), newDeleteCommand())
 	return command
 }
 
@@ -91,12 +93,23 @@ func listGroups(ctx context.Context, c *brokers.Client) error {
 }
 
 func newDeleteCommand() *cobra.Command {
-	return brokers.DeleteCommand(&cobra.Command{
+	var topic string
+	command := brokers.DeleteCommand(&cobra.Command{
 		Use:   "delete GROUP...",
-		Short: "Delete consumer groups that have no members, with what they committed",
+		Short: "Delete groups that have no members, or what a share group knows of a topic",
+		Long: `Delete groups that have no members, with what they committed. With --topic, share groups
+forget only what they know of the records of that topic, and begin there again.`,
 		Example: `  sluice group delete billing
-  sluice group delete billing shipping --json`,
-	}, "group", deleteGroup)
+  sluice group delete billing shipping --json
+  sluice group delete workers --topic orders`,
+	}, "group", func(ctx context.Context, c *brokers.Client, name string) error {
+		if topic != "" {
+			return forgetShares(ctx, c, name, topic)
+		}
+		return deleteGroup(ctx, c, name)
+	})
+	command.Flags().StringVar(&topic, "topic", "", "the `topic` that share groups are to forget")
+	return command
 }
 
 func deleteGroup(ctx context.Context, c *brokers.Client, name string) error {
@@ -131,9 +144,11 @@ type describedGroup struct {
 	State    string `json:"state"`
 	Protocol string `json:"protocol,omitempty"`
 	// Lag is the sum over all partitions.
-	Lag        int64            `json:"lag"`
-	Members    []groupMember    `json:"members"`
-	Partitions []groupPartition `json:"partitions"`
+	Lag int64 `json:"lag"`
+	// Settings are those that are set for a share group.
+	Settings   map[string]string `json:"settings,omitempty"`
+	Members    []groupMember     `json:"members"`
+	Partitions []groupPartition  `json:"partitions"`
 }
 
 type groupMember struct {
@@ -171,6 +186,12 @@ func inspectGroup(ctx context.Context, c *brokers.Client, name string) (*describ
 		return nil, err
 	}
 	group := &describedGroup{Group: name, State: lag.State, Protocol: lag.Protocol, Members: []groupMember{}, Partitions: []groupPartition{}}
+	if lag.ProtocolType == typeShare {
+		var err error
+		if group.Settings, err = settingsOf(ctx, c, name); err != nil {
+			return nil, err
+		}
+	}
 	for i := range lag.Members {
 		member := &lag.Members[i]
 		group.Members = append(group.Members, groupMember{member.MemberID, member.InstanceID, member.ClientID, member.ClientHost})
@@ -205,13 +226,17 @@ func describeGroup(ctx context.Context, c *brokers.Client, name string) error {
 	if c.JSON {
 		return c.WriteJSON(group)
 	}
-	c.Facts([]term.Fact{
+	facts := []term.Fact{
 		{"group", term.Printable(name)},
 		{"state", group.State},
 		{"protocol", term.Printable(group.Protocol)},
 		{"members", humanize.Comma(int64(len(group.Members)))},
 		{"lag", humanize.Comma(group.Lag)},
-	}, false)
+	}
+	for _, setting := range slices.Sorted(maps.Keys(group.Settings)) {
+		facts = append(facts, term.Fact{setting, term.Printable(group.Settings[setting])})
+	}
+	c.Facts(facts, false)
 	if len(group.Partitions) == 0 {
 		return nil
 	}

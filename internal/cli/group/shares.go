@@ -71,3 +71,20 @@ func resetShares(ctx context.Context, c *brokers.Client, name string, offsets ka
 	}
 	return err
 }
+
+// forgetShares makes a share group without members forget what it knows of the records of a topic.
+func forgetShares(ctx context.Context, c *brokers.Client, name, topic string) error {
+	deleted, err := c.Admin.DeleteShareGroupOffsets(ctx, name, topic)
+	if err == nil {
+		err = deleted[topic]
+	}
+	switch {
+	case errors.Is(err, kerr.GroupIDNotFound):
+		return fmt.Errorf(`there is no share group %q; "sluice group list" shows those there are`, name)
+	case errors.Is(err, kerr.NonEmptyGroup):
+		return fmt.Errorf("group %q has members: stop them first", name)
+	case errors.Is(err, kerr.UnknownTopicOrPartition):
+		return fmt.Errorf("group %q knows nothing of the topic %q", name, topic)
+	}
+	return err
+}

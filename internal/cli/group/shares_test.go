@@ -50,17 +50,38 @@ func TestShareGroupIsShownAndReset(t *testing.T) {
 		"group describe g --json":                 `"committed":1`,
 		"group reset g --topic orders --to start": `group "g" is Stable, with 1 member`,
 		"group delete g":                          `group "g" has members`,
+		"group delete g --topic orders":           `group "g" has members`,
+		"group delete none --topic orders":        `there is no share group "none"`,
+		"group alter g":                           "say what to change",
+		"group alter g --set share.auto.offset.reset=earliest --unset share.delivery.count.limit": "g altered: share.auto.offset.reset=earliest, share.delivery.count.limit has its default",
+		"group alter g --set share.delivery.count.limit=500":                                      "from 1 to 100",
+		"group alter other --json --set share.delivery.count.limit=9":                             `"share.delivery.count.limit":"9"`,
 	} {
 		if _, out := says(line); !strings.Contains(out, want) {
 			t.Errorf("%s: want %q:\n%s", line, want, out)
 		}
+	}
+	if _, out := says("group describe g"); !strings.Contains(out, "earliest") {
+		t.Errorf("the settings of the group are not shown:\n%s", out)
 	}
 	reader.Close()
 	until.True(t, "the group without members is reset", func() bool {
 		code, _ := says("group reset g --topic orders --to start")
 		return code == 0
 	})
-	if polled := readShare(t, s).PollFetches(t.Context()); polled.NumRecords() != 1 {
+	reader = readShare(t, s)
+	if polled := reader.PollFetches(t.Context()); polled.NumRecords() != 1 {
 		t.Errorf("after the reset %d records, %v", polled.NumRecords(), polled.Errors())
+	}
+	reader.Close()
+	until.True(t, "the group without members forgets the topic", func() bool {
+		code, _ := says("group delete g --topic orders")
+		return code == 0
+	})
+	if _, out := says("group delete g --topic orders"); !strings.Contains(out, `group "g" knows nothing of the topic "orders"`) {
+		t.Errorf("when it is forgotten: %s", out)
+	}
+	if _, out := says("group describe g --json"); !strings.Contains(out, `"partitions":[]`) {
+		t.Errorf("a group that has forgotten: %s", out)
 	}
 }

@@ -2,10 +2,8 @@ package topic
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +21,7 @@ import (
 // topicAlterFlags are those of "topic alter".
 type topicAlterFlags struct {
 	brokers.Flags
-	set, unset           []string
+	brokers.Changes
 	partitions, replicas int
 	grace                time.Duration
 }
@@ -49,7 +47,7 @@ server's HTTP API (--server), as the Kafka protocol has no requests for them.`,
 		Args: oneTopic,
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
-		changes, err := f.changes()
+		changes, err := f.Changes.Parse("retention.ms=86400000")
 		switch {
 		case err != nil:
 			return err
@@ -73,8 +71,7 @@ server's HTTP API (--server), as the Kafka protocol has no requests for them.`,
 			return alterTopic(ctx, c, args[0], changes, f.partitions, patch)
 		})(command, args)
 	}
-	command.Flags().StringArrayVar(&f.set, "set", nil, "a setting, as `name=value`; may be repeated")
-	command.Flags().StringArrayVar(&f.unset, "unset", nil, "the `name` of a setting that falls back to its default; may be repeated")
+	f.Changes.Add(command)
 	command.Flags().IntVar(&f.partitions, "partitions", 0, "the `number` of partitions that there are to be")
 	command.Flags().IntVar(&f.replicas, "replicas", 0, "the `number` of nodes that are to keep each partition, 1 to 5")
 	command.Flags().DurationVar(&f.grace, "grace", 0, "how long partitions that go can be read\n(default 168h, or the topic's retention if that is less)")
@@ -82,25 +79,6 @@ server's HTTP API (--server), as the Kafka protocol has no requests for them.`,
 	f.Flags.Add(command, "print JSON")
 	command.Flags().String(profile.Server, "", "`URL` of a server, for --replicas and for fewer partitions\n(default $"+profile.ServerVariable+", or "+profile.DefaultServer+")")
 	return command
-}
-
-// changes returns the change of each setting.
-func (f *topicAlterFlags) changes() ([]kadm.AlterConfig, error) {
-	settings, err := parseSettings(f.set)
-	if err != nil {
-		return nil, err
-	}
-	var changes []kadm.AlterConfig
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		changes = append(changes, kadm.AlterConfig{Op: kadm.SetConfig, Name: name, Value: settings[name]})
-	}
-	for _, name := range f.unset {
-		if name == "" || slices.ContainsFunc(changes, func(c kadm.AlterConfig) bool { return c.Name == name }) {
-			return nil, exit.Usage("--unset: %q: want the name of a setting, once, that --set does not set", name)
-		}
-		changes = append(changes, kadm.AlterConfig{Op: kadm.DeleteConfig, Name: name})
-	}
-	return changes, nil
 }
 
 // alteredTopic is what "alter" prints with --json.
@@ -161,7 +139,7 @@ func alterTopic(ctx context.Context, c *brokers.Client, name string, changes []k
 
 // tellAltered prints what was changed.
 func tellAltered(c *brokers.Client, name string, changes []kadm.AlterConfig, partitions int, patch topicPatch) error {
-	altered := alteredTopic{Topic: name, Partitions: partitions, Set: map[string]string{}}
+	altered := alteredTopic{Topic: name, Partitions: partitions}
 	var told []string
 	if patch.Replicas != nil {
 		altered.Replicas = *patch.Replicas
@@ -170,15 +148,8 @@ func tellAltered(c *brokers.Client, name string, changes []kadm.AlterConfig, par
 	if partitions > 0 {
 		told = append(told, term.Counted(int64(partitions), "partition"))
 	}
-	for _, change := range changes {
-		if change.Op == kadm.DeleteConfig {
-			altered.Unset = append(altered.Unset, change.Name)
-			told = append(told, change.Name+" has its default")
-			continue
-		}
-		altered.Set[change.Name] = *change.Value
-		told = append(told, change.Name+"="+term.Printable(*change.Value))
-	}
+	altered.Set, altered.Unset = brokers.Changed(changes)
+	told = append(told, brokers.TellChanges(changes)...)
 	return c.Tell(altered, "%s altered: %s", name, strings.Join(told, ", "))
 }
 

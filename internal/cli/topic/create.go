@@ -97,7 +97,7 @@ func (f *topicCreateFlags) sizes(command *cobra.Command) (int32, int16, error) {
 
 // settings returns the settings that the flags give.
 func (f *topicCreateFlags) settings(command *cobra.Command) (map[string]*string, error) {
-	settings, err := parseSettings(f.set)
+	settings, err := brokers.ParseSettings(f.set, "retention.ms=86400000")
 	if err != nil {
 		return nil, err
 	}
@@ -118,31 +118,6 @@ func (f *topicCreateFlags) settings(command *cobra.Command) (map[string]*string,
 	}
 	if command.Flags().Changed("retention") && f.retention < time.Millisecond {
 		return nil, exit.Usage("--retention: %v: want a duration such as 24h; for ever is --set retention.ms=-1", f.retention)
-	}
-	return settings, nil
-}
-
-// cutPair reads a NAME=VALUE pair of a flag.
-func cutPair(flag, pair, example string) (name, value string, err error) {
-	name, value, found := strings.Cut(pair, "=")
-	if !found || name == "" {
-		return "", "", exit.Usage("--%s: %q: want name=value, such as %s", flag, pair, example)
-	}
-	return name, value, nil
-}
-
-// parseSettings reads NAME=VALUE pairs.
-func parseSettings(pairs []string) (map[string]*string, error) {
-	settings := map[string]*string{}
-	for _, pair := range pairs {
-		name, value, err := cutPair("set", pair, "retention.ms=86400000")
-		if err != nil {
-			return nil, err
-		}
-		if settings[name] != nil {
-			return nil, exit.Usage("--set: %s is given more than once", name)
-		}
-		settings[name] = &value
 	}
 	return settings, nil
 }

@@ -292,7 +292,7 @@ func (p *production) report(took time.Duration) error {
 func parseHeaders(pairs []string) ([]kgo.RecordHeader, error) {
 	var headers []kgo.RecordHeader
 	for _, pair := range pairs {
-		name, value, err := cutPair("header", pair, "tag=paid")
+		name, value, err := brokers.CutPair("header", pair, "tag=paid")
 		if err != nil {
 			return nil, err
 		}

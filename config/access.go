@@ -142,12 +142,11 @@ func (c *Config) validateAccess() error {
 	if a.RequestsPerSecond > 0 && !a.On() {
 		return c.wrong("access.requests_per_second", "it needs accounts: want access.admin_token or access.admin_token_file too")
 	}
-	certificates := c.TLS.ClientCAFile != "" && a.On()
 	switch {
-	case a.CertNameRules != "" && !certificates:
+	case a.CertNameRules != "" && (c.TLS.ClientCAFile == "" || !a.On()):
 		return c.wrong("access.cert_name_rules", "want tls.client_ca_file, and access.admin_token or access.admin_token_file: it does nothing without them")
-	case len(a.Grants) > 0 && !certificates && a.JWT.Issuer == "":
-		return c.wrong("access.grants", "want access.jwt_issuer, or accounts and tls.client_ca_file: grants are for those whom JWTs and certificates make known")
+	case len(a.Grants) > 0 && !a.On():
+		return c.wrong("access.grants", "they need accounts: want access.admin_token or access.admin_token_file too")
 	}
 	return c.validateJWT()
 }

@@ -189,7 +189,9 @@ func checkSource(t *testing.T, key, want string, flags *pflag.FlagSet, environ .
 	case key == "access.cert_name_rules":
 		environ = append(environ, "SLUICE_ACCESS_ADMIN_TOKEN="+secretA, "SLUICE_TLS_CERT_FILE="+write(t, "a"), "SLUICE_TLS_KEY_FILE="+write(t, "b"),
 			"SLUICE_TLS_CLIENT_CA_FILE="+write(t, "a"))
-	case strings.HasPrefix(key, "access.jwt"), key == "access.grants":
+	case key == "access.grants":
+		environ = append(environ, "SLUICE_ACCESS_ADMIN_TOKEN="+secretA)
+	case strings.HasPrefix(key, "access.jwt"):
 		environ = append(environ, "SLUICE_ACCESS_ADMIN_TOKEN="+secretA, "SLUICE_ACCESS_JWT_ISSUER=https://login.test", "SLUICE_ACCESS_JWT_AUDIENCE=sluice",
 			"SLUICE_ACCESS_JWT_KEYS=https://login.test/keys")
 	case strings.Contains(key, "challenge"):

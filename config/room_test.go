@@ -186,7 +186,7 @@ func TestErrorsOfRooms(t *testing.T) {
 		},
 		{"a rule for names", "access: {cert_name_rules: CN}\n", `file FILE:1: access.cert_name_rules: "CN": "CN": want RULE:PATTERN/REPLACEMENT/`},
 		{"names without certificates", "access: {cert_name_rules: DEFAULT}\n", "file FILE:1: access.cert_name_rules: want tls.client_ca_file, and access.admin_token"},
-		{"grants for nobody", "access: {grants: ['name:cert:a viewer']}\n", "file FILE:1: access.grants: want access.jwt_issuer, or accounts and tls.client_ca_file"},
+		{"grants for nobody", "access: {grants: ['name:cert:a viewer']}\n", "file FILE:1: access.grants: they need accounts: want access.admin_token or access.admin_token_file too"},
 		{"a language", "gate: {languages: [en, e]}\n", `file FILE:1: gate.languages: "en,e": "e": want languages, such as en,ko,ja,zh-Hans, each once`},
 		{"a theme", "gate: {theme: [accent=teal]}\n", `file FILE:1: gate.theme: "accent=teal": "accent=teal": want colors such as accent=#2f5d62`},
 		{"a file of texts", "gate: {texts: [/no/such]}\n", `file FILE:1: gate.texts: "/no/such": "/no/such": want the path of a file: stat /no/such: no such file or directory`},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/sasl"
 
-	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/events"
 	"github.com/sluice-project/sluice/internal/connlimit"
@@ -30,7 +30,7 @@ const topicFolder = "topic"
 
 // publishers publish the events of other parts; nil ones are off.
 type publishers struct {
-	bulk bulk.Publisher
+	bulk engine.Publisher
 	room room.Publisher
 }
 

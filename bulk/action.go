@@ -277,6 +277,7 @@ func (s Spec) Normalize() (Spec, error) {
 	return s, err
 }
 
+// Normalize checks the target, and returns it with its name set. The error is a *SpecError.
 func (t Target) Normalize() (Target, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -392,7 +393,7 @@ func (a *Action) LastReplay() string {
 	return ReplayID(a.ID, a.Replays)
 }
 
-// replayID returns the id of the nth replay of an action. If that does not fit, the action's
+// ReplayID returns the id of the nth replay of an action. If that does not fit, the action's
 // id is cut and a digest of it follows: long ids that begin alike need replays of their own.
 func ReplayID(id string, n int) string {
 	const most, digest = 128, 16 // most is that of isID

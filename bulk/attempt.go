@@ -45,17 +45,18 @@ func (m *Mux) Attempt(ctx context.Context, job *Job, config Config) Attempt {
 	return r.Attempt(ctx, job)
 }
 
-// runner makes attempts of the jobs of one type.
+// Runner makes attempts of the jobs of one type, as an engine does; see Mux.Runner.
 type Runner struct {
 	handler    Handler
 	timeout    time.Duration
 	retryDelay func(*Job, error) time.Duration // may be nil
 }
 
-// timeoutOf returns the maximum duration of one attempt.
+// TimeoutOf returns the maximum duration of one attempt.
 func (r *Runner) TimeoutOf(spec *Spec) time.Duration { return cmp.Or(spec.Timeout, r.timeout) }
 
-// attempt runs the handler once, in a context that ends at the attempt's timeout.
+// Attempt runs the handler once, in a context that the caller has given the attempt's timeout: see
+// TimeoutOf. A panic is an error.
 func (r *Runner) Attempt(ctx context.Context, job *Job) Attempt {
 	result, err := r.call(ctx, job)
 	if err == nil {

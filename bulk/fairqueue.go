@@ -395,7 +395,7 @@ func (x *FairQueue) classify(l *lane, long bool) {
 	x.place(l)
 }
 
-// classifyNew calls long for lanes that are new, and for those of holders that were thought to be
+// ClassifyNew calls long for lanes that are new, and for those of holders that were thought to be
 // long.
 func (x *FairQueue) ClassifyNew(holders []Holder, long func(Holder) bool) {
 	for _, of := range holders {
@@ -480,7 +480,7 @@ func (x *FairQueue) Waiting(jobType string) (jobs int64, lines int) {
 	return 0, 0
 }
 
-// waitingSince returns the weights of up to most tenants of which some jobs have waited since then.
+// WaitingSince returns the weights of up to most tenants of which some jobs have waited since then.
 func (b *Backlog) WaitingSince(then time.Time, most int) map[string]float64 {
 	weights := map[string]float64{}
 	for name, t := range b.Queue.tenants {
@@ -495,7 +495,7 @@ func (b *Backlog) WaitingSince(then time.Time, most int) map[string]float64 {
 	return weights
 }
 
-// others reports whether jobs of a type wait of tenants besides the one that there may be.
+// Others reports whether jobs of a type wait of tenants besides the one that there may be.
 func (x *FairQueue) Others(jobType string, one map[string]bool) bool {
 	k := x.types[jobType]
 	if k == nil || k.lines > 1 {
@@ -509,7 +509,7 @@ func (x *FairQueue) Others(jobType string, one map[string]bool) bool {
 	return false
 }
 
-// someTenants returns the names of up to most tenants with waiting jobs.
+// SomeTenants returns the names of up to most tenants with waiting jobs.
 func (x *FairQueue) SomeTenants(most int) (names []string) {
 	for name := range x.tenants {
 		if len(names) == most {
@@ -520,7 +520,7 @@ func (x *FairQueue) SomeTenants(most int) (names []string) {
 	return names
 }
 
-// someUsedUp returns the names of up to most tenants with waiting jobs whose limit is used up.
+// SomeUsedUp returns the names of up to most tenants with waiting jobs whose limit is used up.
 func (x *FairQueue) SomeUsedUp(most int) (names []string) {
 	for _, t := range x.parked.Items()[:min(most, len(x.parked.Items()))] {
 		names = append(names, t.name)
@@ -572,7 +572,7 @@ func (b *Backlog) list(l *lane) (waiting []Waiting) {
 	return waiting
 }
 
-// lines returns how many lines have waiting jobs.
+// LinesWaiting returns how many lines have waiting jobs.
 func (b *Backlog) LinesWaiting() (lines int64) {
 	for _, state := range b.Types {
 		lines += int64(state.Lines)

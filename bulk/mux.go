@@ -137,7 +137,7 @@ func (m *Mux) Types() []string {
 	return slices.Sorted(maps.Keys(m.handlers))
 }
 
-// runner returns the runner of a type, with its middleware.
+// Runner returns the runner of a type, with its middleware. Config must have defaults.
 func (m *Mux) Runner(jobType string, config Config) Runner {
 	r := m.handlers[jobType]
 	for _, wrap := range slices.Backward(m.middleware) {

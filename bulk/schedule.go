@@ -140,7 +140,7 @@ func (s Schedule) Normalize() (Schedule, error) {
 	return n, err
 }
 
-// size returns the number of bytes of the jobs.
+// Size returns the number of bytes of the jobs.
 func (s *Schedule) Size() (n int) {
 	for _, job := range s.Jobs {
 		n += len(job)

@@ -170,6 +170,6 @@ func (k SettlementKind) Effect(canceled bool, attempts, maxAttempts int) Effect 
 	return IsRetried
 }
 
-// ran reports whether the duration of an attempt that ended so tells how long attempts take:
+// Ran reports whether the duration of an attempt that ended so tells how long attempts take:
 // one that was turned back took less.
 func (k SettlementKind) Ran() bool { return k != Released && k != Throttled }

@@ -17,7 +17,7 @@ type Free struct {
 	Total int64
 	Types map[string]int64
 
-	// measured and places are set by the engine: what it has measured of a holder, and how many
+	// Measured and Places are set by the engine: what it has measured of a holder, and how many
 	// more attempts of each type may be held that may be long; nil is no bound.
 	Measured func(Holder) Measured
 	Places   map[string]*int64
@@ -133,7 +133,7 @@ type division struct {
 	passed   map[string]int64
 }
 
-// measured is what the engine knows of the attempts of a holder: what one costs, in seconds; and
+// Measured is what the engine knows of the attempts of a holder: what one costs, in seconds; and
 // how many more may be held, of those that may be long, and of those against the target.
 type Measured struct {
 	Cost float64
@@ -199,6 +199,7 @@ var classes = [...]Class{High, Normal, Low}
 
 const lowRank = len(classes) - 1
 
+// ClassRank returns the place of a class in the order of classes: 0 goes first.
 func ClassRank(c Class) int { return slices.Index(classes[:], c) }
 
 // full reports whether no more jobs of a type can be granted, none that may be long, or none to a
@@ -523,12 +524,14 @@ func Priority(enteredAt time.Time, basePriority, total, done int64, alpha time.D
 	return -float64(enteredAt.UnixMilli()) + float64(basePriority) + boost
 }
 
-// heldBounds are what a division may still give to attempts that may be long: in all, and of
+// HeldBounds are what a division may still give to attempts that may be long: in all, and of
 // their tenant. Nil is no bound.
 type HeldBounds struct{ Free, Tenant *int64 }
 
+// Able reports whether one more such attempt may be held.
 func (b *HeldBounds) Able() bool { return b.Free == nil || *b.Free > 0 && *b.Tenant > 0 }
 
+// Take counts one that is.
 func (b *HeldBounds) Take() {
 	if b.Free != nil {
 		*b.Free--

@@ -155,7 +155,7 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("target %q is not for tenant %q: an operator names the tenants of a target", e.Target, e.Tenant)
 }
 
-// admit returns the target that an action of a tenant asks for, with its whole URL. Inline
+// Admit returns the target that an action of a tenant asks for, with its whole URL. Inline
 // reports whether targets without a URLPrefix may be called. The error is a *SpecError or a
 // *DeniedError.
 func (t *TargetLimits) Admit(tenant string, asked Target, inline bool) (Target, error) {

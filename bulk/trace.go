@@ -20,7 +20,7 @@ type TraceContext struct {
 
 const maxTraceState = 512
 
-// traceContextOf returns the position in a trace of a context.
+// TraceContextOf returns the position in a trace of a context.
 func TraceContextOf(ctx context.Context) (c TraceContext) {
 	propagation.TraceContext{}.Inject(ctx, (*carrier)(&c))
 	if len(c.State) > maxTraceState {

@@ -9,12 +9,13 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/room"
+	roomengine "github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/group"
 )
 
-// Bulk is what the dashboard needs of bulk's engine; engine.Engine says what each method promises.
+// Bulk is what the dashboard needs of bulk's engine; its Engine says what each method promises.
 type Bulk interface {
 	Action(ctx context.Context, id string) (bulk.Action, error)
 	Actions(ctx context.Context, filter bulk.ActionFilter) ([]bulk.Action, error)
@@ -40,13 +41,13 @@ type Bulk interface {
 	RemoveSchedule(ctx context.Context, name string) error
 }
 
-// Rooms is what the dashboard needs of room's engine; room.Engine says what each method promises.
+// Rooms is what the dashboard needs of room's engine; its Engine says what each method promises.
 type Rooms interface {
-	Room(ctx context.Context, name string) (room.View, error)
-	Rooms(ctx context.Context, after string, limit int) (views []room.View, more bool, err error)
-	PutRoom(ctx context.Context, name string, s room.Settings) (view room.View, created bool, err error)
-	Pause(ctx context.Context, name string) (room.View, error)
-	Resume(ctx context.Context, name string) (room.View, error)
+	Room(ctx context.Context, name string) (roomengine.View, error)
+	Rooms(ctx context.Context, after string, limit int) (views []roomengine.View, more bool, err error)
+	PutRoom(ctx context.Context, name string, s room.Settings) (view roomengine.View, created bool, err error)
+	Pause(ctx context.Context, name string) (roomengine.View, error)
+	Resume(ctx context.Context, name string) (roomengine.View, error)
 }
 
 // Topics is what the dashboard needs of topic's broker; broker.Broker says what each method

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/bulk"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 // maxLength is an MapReduce defined by a program, for tests.

@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-project/sluice/bulk"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 func topErrors(t fataler, a *Set, name string, batches ...[]bulk.Outcome) (result topErrorsResult) {

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/bulk"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 func TestLatencyBuckets(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-project/sluice/bulk"
 	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 func TestNumbersOfResults(t *testing.T) {

@@ -5,11 +5,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluice-project/sluice/bulk"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 // WithTracerProvider creates spans of actions and of the attempts of their jobs: see

@@ -108,13 +108,11 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 	if full != nil && a.jobEvents {
 		return received, full
 	}
-	pages, err := s.appendPages(a.number, received, payloads)
-	if err != nil {
+	if err := s.appendPages(a.number, received, payloads); err != nil {
 		return received, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	a.onePage = received == 0 && pages == 1
 	received += int64(len(payloads))
 	a.record.Received = received
 	a.record.Pending = a.waiting()
@@ -123,30 +121,29 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 }
 
 // appendPages stores payloads after the first `received` ones of an action. It holds only
-// the action's lock, so that uploads run concurrently. It returns how many pages they take.
-func (s *Store) appendPages(number uint64, received int64, payloads [][]byte) (pages int, err error) {
+// the action's lock, so that uploads run concurrently.
+func (s *Store) appendPages(number uint64, received int64, payloads [][]byte) error {
 	batch := s.db.NewBatch()
 	index, bytes := uint32(received), 0
 	splitPages(payloads, func(payloads [][]byte, size int) {
-		pages++
 		bytes += size
 		// Set fails only on a batch that was applied.
 		_ = batch.Set(indexKey(keyPayloads, number, index), encodePage(payloads, size), nil)
 		index += uint32(len(payloads))
 	})
 	if err := s.disk.Check(s.now(), bytes); err != nil {
-		return 0, errors.Join(err, batch.Close())
+		return errors.Join(err, batch.Close())
 	}
-	err = pebblekv.Apply(s.db, batch)
+	err := pebblekv.Apply(s.db, batch)
 	if err == nil {
 		err = batch.SyncWait()
 	}
 	if err != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return 0, s.broke(err)
+		return s.broke(err)
 	}
-	return pages, batch.Close()
+	return batch.Close()
 }
 
 func sealedError(id string, status bulk.Status, received int64) error {
@@ -332,10 +329,11 @@ func (s *Store) landAll(a *action) {
 // retire removes a finished action from memory. Its record, its log (for late
 // settlements) and its dead letters stay until it is deleted.
 func (c *call) retire(a *action) {
+	onePage := c.s.pages.whole(a.number, a.record.Received)
 	c.s.leave(a)
 	c.s.late.keep(a.number, a.finals)
 	c.keep(c.batch.Delete(numberKey(keyLive, a.number), nil))
-	if a.onePage {
+	if onePage {
 		c.keep(c.batch.Delete(indexKey(keyPayloads, a.number, 0), nil))
 	} else {
 		c.deleteAll(keyPayloads, a.number)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/internal/pebblekv"
@@ -46,26 +47,87 @@ func (s *Store) load() error {
 
 // loader loads actions, in the order of their numbers.
 type loader struct {
-	s                       *Store
-	call                    *call
-	records, logs, outcomes *pebblekv.Ascent
+	s              *Store
+	call           *call
+	logs, outcomes *pebblekv.Ascent
 }
 
 // loadActions loads unfinished actions. Wait waits until what it has changed is durable.
 func (s *Store) loadActions(numbers []uint64) (wait func() error, err error) {
 	l := loader{s: s, call: s.begin()}
-	for kind, ascent := range map[byte]**pebblekv.Ascent{keyAction: &l.records, keyLog: &l.logs, keyOutcomes: &l.outcomes} {
+	for kind, ascent := range map[byte]**pebblekv.Ascent{keyLog: &l.logs, keyOutcomes: &l.outcomes} {
 		if *ascent, err = pebblekv.NewAscent(s.db, []byte{kind}, []byte{kind + 1}); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, (*ascent).Close()) }()
 	}
-	for _, number := range numbers {
-		if err := l.action(number); err != nil {
-			return nil, err
-		}
+	s.actions, s.numbers = make(map[uint64]*action, len(numbers)), make(map[string]uint64, len(numbers))
+	// To decode records takes as long as what follows from them: two goroutines do one each.
+	group, ctx := errgroup.WithContext(context.Background())
+	decoded := make(chan recordPiece, recordPieces)
+	group.Go(func() error {
+		defer close(decoded)
+		return s.readRecords(ctx, numbers, decoded)
+	})
+	group.Go(func() error { return l.enter(decoded) })
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
 	return l.call.commit()
+}
+
+// recordPiece has the records of some actions, by number.
+type recordPiece struct {
+	numbers []uint64
+	records []bulk.Action
+}
+
+// Of records there are at most so many pieces at one time, each with so many.
+const recordPieces, pieceRecords = 16, 256
+
+// readRecords reads the records of actions in the order of their numbers.
+func (s *Store) readRecords(ctx context.Context, numbers []uint64, to chan<- recordPiece) (err error) {
+	stored, err := pebblekv.NewAscent(s.db, []byte{keyAction}, []byte{keyAction + 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stored.Close()) }()
+	for numbers := range slices.Chunk(numbers, pieceRecords) {
+		piece := recordPiece{numbers, make([]bulk.Action, len(numbers))}
+		for i, number := range numbers {
+			if err := readRecord(stored, number, &piece.records[i]); err != nil {
+				return err
+			}
+		}
+		select {
+		case to <- piece:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func readRecord(stored *pebblekv.Ascent, number uint64, record *bulk.Action) error {
+	from, to := numberRange(keyAction, number)
+	err := stored.Scan(from, to, func(key, value []byte) (bool, error) {
+		return true, pebblekv.Unmarshal(key, value, record)
+	})
+	if err == nil && record.ID == "" {
+		return pebblekv.Corrupt(from, "no record of an unfinished action")
+	}
+	return err
+}
+
+func (l *loader) enter(decoded <-chan recordPiece) error {
+	for piece := range decoded {
+		for i, number := range piece.numbers {
+			if err := l.action(number, &piece.records[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Store) loadMeta() error {
@@ -120,19 +182,8 @@ func (s *Store) record(number uint64) (record bulk.Action, err error) {
 	return record, pebblekv.Unmarshal(key, value, &record)
 }
 
-func (l *loader) action(number uint64) error {
+func (l *loader) action(number uint64, record *bulk.Action) (err error) {
 	s := l.s
-	record := bulk.Action{}
-	from, to := numberRange(keyAction, number)
-	err := l.records.Scan(from, to, func(key, value []byte) (bool, error) {
-		return true, pebblekv.Unmarshal(key, value, &record)
-	})
-	switch {
-	case err != nil:
-		return err
-	case record.ID == "":
-		return pebblekv.Corrupt(from, "no record of an unfinished action")
-	}
 	received := record.Received
 	switch {
 	case record.Takes():
@@ -148,7 +199,7 @@ func (l *loader) action(number uint64) error {
 		return err
 	}
 	record.Counts = bulk.Counts{Received: received, Batches: batches}
-	a := s.enter(number, record)
+	a := s.enter(number, *record)
 	if err := l.jobs(a); err != nil {
 		return err
 	}

@@ -73,8 +73,6 @@ type action struct {
 	// lease that finished it, and succeededBit.
 	finals []uint8
 	logs   map[uint32]pageLog
-	// onePage reports whether all payloads are known to be in one page.
-	onePage bool
 
 	// jobEvents reports whether the action asks for events of its jobs.
 	jobEvents bool

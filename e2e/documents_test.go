@@ -1,0 +1,195 @@
+//go:build kcat
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/ports"
+)
+
+// document is one whose commands are run as a reader runs them, from the first to the last, in one shell.
+type document struct {
+	path string
+	// without has the beginnings of blocks that are not run: what needs another machine, or is run by another
+	// test.
+	without []string
+	// prints reports whether the blocks between the commands are what these print.
+	prints bool
+}
+
+var documents = []document{
+	{path: "README.md", without: []string{"sudo dpkg", "go run ./cmd/sluice demo"}},
+	{path: "docs/start.md", without: []string{"export SLUICE_CLUSTER_SECRET"}, prints: true},
+	{path: "docs/bulk/api.md"},
+	{path: "docs/bulk/auto.md"},
+	{path: "docs/bulk/fairness.md"},
+	{path: "docs/bulk/limits.md"},
+	{path: "docs/bulk/schedules.md"},
+	{path: "docs/bulk/streams.md"},
+	{path: "docs/guides/from-asynq.md"},
+	{path: "docs/guides/million-webhooks.md"},
+	{path: "docs/room/api.md"},
+}
+
+// documentPorts are the ports in commands of documents. Each stands for a free one.
+var documentPorts = []string{"3000", "6379", "8000", "8080", "8081", "9092"}
+
+// waits are for how long commands of documents wait for news, and here.
+var waits = []string{"wait_ms=20000", "wait_ms=500", `"wait_ms":20000`, `"wait_ms":500`, `"wait_ms": 20000`, `"wait_ms": 500`, "--max-time 20", "--max-time 1"}
+
+// shell is what the commands of a document run in. A server is left running by those who read on in another
+// terminal, so it is started in the background, in place of one at its address.
+const shell = `set -euo pipefail
+trap 'for kept in $(jobs -p); do kill -9 $kept || true; done' EXIT
+declare -A running
+curl() {
+  local answer code=0
+  answer=$(mktemp -p .)
+  command curl --fail-with-body "$@" >"$answer" || code=$?
+  cat "$answer"
+  # 28: it was told for how long to listen. Some commands show that something is not there any more.
+  [[ $code = 0 || $code = 28 ]] || grep -Eq '"status":(404|409|410)' "$answer"
+}
+keep() {
+  local at=$1 ready=$2; shift 2
+  if [[ -n ${running[$at]-} ]]; then kill ${running[$at]}; wait ${running[$at]} || true; fi
+  "$@" &
+  running[$at]=$!
+  until $ready >/dev/null 2>&1; do kill -0 ${running[$at]}; sleep 0.1; done
+}
+export SLUICE_SERVER=http://127.0.0.1:8080 SLUICE_BROKERS=127.0.0.1:9092
+S=$SLUICE_SERVER
+J='Content-Type: application/json'
+`
+
+// kept are the commands that a reader leaves running: with how the address is known, the defaults of their
+// addresses, and how they are asked whether they are ready.
+var kept = []struct{ command, flag, defaults, address, ready string }{
+	{"sluice serve", "--http ", "--http 127.0.0.1:8080 --kafka 127.0.0.1:9092", "127.0.0.1:8080", "curl -s http://%s/readyz"},
+	{"sluice gate", "--http ", "--http 127.0.0.1:8080 --listen 127.0.0.1:8000", "127.0.0.1:8080", "curl -s http://%s/readyz"},
+	{"redis-server", "--port ", "--port 6379", "6379", "redis-cli -p %s ping"},
+	{"python3 -m http.server", "--bind ", "", "3000", "command curl -s http://127.0.0.1:%s"},
+}
+
+func TestCommandsOfDocuments(t *testing.T) {
+	for _, d := range documents {
+		t.Run(d.path, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join("..", d.path))
+			if err != nil {
+				t.Fatal(err)
+			}
+			free := ports.Addrs(t, len(documentPorts))
+			pairs := slices.Clone(waits)
+			for i, port := range documentPorts {
+				_, mapped, _ := net.SplitHostPort(free[i])
+				pairs = append(pairs, port, mapped)
+			}
+			replace := strings.NewReplacer(pairs...)
+			script, prints := d.script(string(text))
+			printed := runShell(t, replace.Replace(script))
+			if !d.prints {
+				return
+			}
+			for _, line := range prints {
+				if want := strings.TrimSpace(replace.Replace(line)); !strings.Contains(timeless(printed), timeless(want)) {
+					t.Errorf("no command printed\n%s\nall that was printed:\n%s", want, printed)
+				}
+			}
+		})
+	}
+}
+
+var (
+	fenced = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+	moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)
+)
+
+// timeless replaces the times of a text, which are others at each run.
+func timeless(text string) string { return moment.ReplaceAllString(text, "TIME") }
+
+// script returns the commands of a document, and the lines that it says they print.
+func (d document) script(text string) (script string, prints []string) {
+	var b strings.Builder
+	b.WriteString(shell)
+	if !strings.Contains(text, "\nsluice serve") && !strings.Contains(text, "\nbin/sluice serve") {
+		b.WriteString(keep("sluice serve") + "\n")
+	}
+	for _, found := range fenced.FindAllStringSubmatchIndex(text, -1) {
+		language, block := text[found[2]:found[3]], text[found[4]:found[5]]
+		switch {
+		case slices.ContainsFunc(d.without, func(beginning string) bool { return strings.HasPrefix(block, beginning) }):
+		case language == "sh":
+			fmt.Fprintf(&b, "echo; echo '# %s:%d'\n", d.path, 1+strings.Count(text[:found[0]], "\n"))
+			for line := range strings.Lines(strings.ReplaceAll(block, "\\\n", "")) {
+				b.WriteString(keep(strings.TrimSuffix(line, "\n")) + "\n")
+			}
+		case language == "" || language == "json":
+			prints = append(prints, strings.Split(strings.TrimSpace(block), "\n")...)
+		}
+	}
+	return b.String(), prints
+}
+
+// keep returns a line of a shell, which leaves a command running that does not end by itself.
+func keep(line string) string {
+	command, comment, _ := strings.Cut(line, "#")
+	command = strings.TrimSuffix(strings.TrimSpace(command), "&")
+	if strings.Contains(comment, "until Ctrl-C") {
+		return command + " &"
+	}
+	for _, k := range kept {
+		rest, is := strings.CutPrefix(strings.TrimPrefix(command, "bin/"), k.command)
+		if !is {
+			continue
+		}
+		address := k.address
+		if _, given, ok := strings.Cut(rest, k.flag); ok {
+			address, _, _ = strings.Cut(given, " ")
+		}
+		return fmt.Sprintf("keep %s '%s' %s %s%s", address, fmt.Sprintf(k.ready, address), k.command, k.defaults, rest)
+	}
+	return line
+}
+
+// runShell runs a script where a reader is: in a clone, with the program built. It returns what the
+// script printed.
+func runShell(t *testing.T, script string) string {
+	t.Helper()
+	dir := t.TempDir()
+	examples, err := filepath.Abs("../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"examples": examples, "bin": filepath.Dir(binary)} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writeFile(t, filepath.Join(dir, "orders.csv"), "order,amount\n17,0.10\n18,0.20\n")
+	writeFile(t, filepath.Join(dir, "orders.ndjson"), `{"order":17}`+"\n")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	bash := exec.CommandContext(ctx, "bash", "-c", script)
+	bash.Dir, bash.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+	var printed bytes.Buffer
+	bash.Stdout, bash.Stderr = &printed, &printed
+	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
+	if err := bash.Run(); err != nil {
+		t.Fatalf("%v, after\n%s", err, tail(printed.Bytes(), 4000))
+	}
+	return printed.String()
+}

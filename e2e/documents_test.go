@@ -42,6 +42,7 @@ var documents = []document{
 	{path: "docs/guides/from-asynq.md"},
 	{path: "docs/guides/million-webhooks.md"},
 	{path: "docs/room/api.md"},
+	{path: "docs/room/auto.md", without: []string{"busy="}},
 }
 
 // documentPorts are the ports in commands of documents. Each stands for a free one.

@@ -39,7 +39,7 @@ func ExampleGate_Middleware() {
 		fmt.Println("the shop serves", r.URL.Path)
 	}))
 	ask := func(path string, cookies ...*http.Cookie) []*http.Cookie {
-		request := httptest.NewRequest("GET", path, http.NoBody)
+		request := httptest.NewRequest(http.MethodGet, path, http.NoBody)
 		request.Header.Set("Accept", "application/json") // browsers get the waiting page
 		for _, cookie := range cookies {
 			request.AddCookie(cookie)

@@ -33,7 +33,7 @@ COUNT ?=
 
 # Tests in virtual time and of pure policies need the processor only, and the clusters of
 # natsstore elect no leader without it: the race detector checks them at their short size.
-VIRTUAL := $(addprefix $(MODULE)/,topic/natsstore bulk bulk/storetest room room/storetest sim \
+VIRTUAL := $(addprefix $(MODULE)/,topic/natsstore bulk bulk/engine bulk/storetest room room/engine room/storetest sim \
 	topic topic/broker topic/delay topic/group topic/storetest topic/view)
 # These tests build the binary, or read the whole repository: go test cannot know what
 # they depend on.
@@ -48,7 +48,7 @@ REPLICATED := Sarama|KafkaGo|KafkaJS|Librdkafka|Python
 # pass, and in other packages the tests whose size varies (a rule in tidy/ looks for their files).
 LONG := $(BINARY) $(WAITING) $(addprefix $(MODULE)/,bulk/pebblestore room/pebblestore topic/filestore topic/natsstore topic/compact \
 	bulk/storetest room/storetest topic/storetest)
-SIZED := $(addprefix $(MODULE)/,access room sim topic/broker topic/group)
+SIZED := $(addprefix $(MODULE)/,access room/engine sim topic/broker topic/group)
 SIZED_TESTS := Model|Agree|OnlyAdd|Promises|AutoF|TenMillion|Throttling
 OTHERS = $(WAITING) $(filter-out $(VIRTUAL) $(BINARY) $(WAITING),$(shell go list ./...))
 

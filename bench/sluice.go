@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
@@ -23,7 +24,7 @@ type sluiceQueue struct {
 	store bulk.Store
 	// release removes the store's data.
 	release func() error
-	engine  *bulk.Engine
+	engine  *engine.Engine
 	started bool
 	// received has, for each producer, the number of jobs of its action; only that producer
 	// accesses it.
@@ -66,7 +67,7 @@ func newSluiceQueue(ctx context.Context, store bulk.Store, release func() error,
 		q.handled.Add(1)
 		return nil, nil
 	})
-	if q.engine, err = bulk.New(q.store, mux, sluiceConfig, bulk.WithLogger(quiet)); err != nil {
+	if q.engine, err = engine.New(q.store, mux, sluiceConfig, engine.WithLogger(quiet)); err != nil {
 		return nil, err
 	}
 	for tenant := range workload.Tenants {
@@ -98,7 +99,7 @@ func (q *sluiceQueue) Enqueue(ctx context.Context, producer int, payloads [][]by
 
 // EnqueueOne enqueues into the stream of the first tenant.
 func (q *sluiceQueue) EnqueueOne(ctx context.Context, payload []byte) error {
-	_, err := q.engine.Enqueue(ctx, bulk.NewJob{Tenant: "tenant-0", Type: jobType, Payload: payload})
+	_, err := q.engine.Enqueue(ctx, engine.NewJob{Tenant: "tenant-0", Type: jobType, Payload: payload})
 	return err
 }
 

@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -233,7 +234,7 @@ func (e *SpecError) Error() string { return e.Field + ": " + e.Why }
 // and the type.
 func (s Spec) Normalize() (Spec, error) {
 	if s.Target != nil {
-		target, err := s.Target.normalize()
+		target, err := s.Target.Normalize()
 		if err != nil {
 			return s, err
 		}
@@ -276,7 +277,8 @@ func (s Spec) Normalize() (Spec, error) {
 	return s, err
 }
 
-func (t Target) normalize() (Target, error) {
+// Normalize checks the target, and returns it with its name set. The error is a *SpecError.
+func (t Target) Normalize() (Target, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		// The text may hold a password, so that it is not quoted.
@@ -381,4 +383,24 @@ func (c *Counts) NonReadyTotal() (n int64) {
 		n += count
 	}
 	return n
+}
+
+// LastReplay returns the id of the newest replay of the action; "" if it was never replayed.
+func (a *Action) LastReplay() string {
+	if a.Replays == 0 {
+		return ""
+	}
+	return ReplayID(a.ID, a.Replays)
+}
+
+// ReplayID returns the id of the nth replay of an action. If that does not fit, the action's
+// id is cut and a digest of it follows: long ids that begin alike need replays of their own.
+func ReplayID(id string, n int) string {
+	const most, digest = 128, 16 // most is that of isID
+	suffix := fmt.Sprintf(".replay-%d", n)
+	if len(id)+len(suffix) <= most {
+		return id + suffix
+	}
+	sum := sha256.Sum256([]byte(id))
+	return fmt.Sprintf("%s.%x%s", id[:most-len(suffix)-2*digest-1], sum[:digest], suffix)
 }

@@ -173,7 +173,7 @@ func FuzzRedactURL(f *testing.F) {
 	f.Add("https://user:secret@host:1/path%2f@?token=secret&x#secret")
 	f.Add("HTTP://a@b@c?d=e=f&g;h")
 	f.Fuzz(func(t *testing.T, text string) {
-		target, err := Target{URL: text, Name: "n"}.normalize()
+		target, err := Target{URL: text, Name: "n"}.Normalize()
 		if err != nil {
 			return
 		}

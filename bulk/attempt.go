@@ -39,30 +39,31 @@ func (m *Mux) Attempt(ctx context.Context, job *Job, config Config) Attempt {
 	if _, exists := m.handlers[job.Spec.Type]; !exists {
 		panic(fmt.Sprintf("bulk: job type %q has no handler; there are %q", job.Spec.Type, m.Types()))
 	}
-	r := m.runner(job.Spec.Type, config.WithDefaults())
-	ctx, cancel := context.WithTimeout(ctx, r.timeoutOf(job.Spec))
+	r := m.Runner(job.Spec.Type, config.WithDefaults())
+	ctx, cancel := context.WithTimeout(ctx, r.TimeoutOf(job.Spec))
 	defer cancel()
-	return r.attempt(ctx, job)
+	return r.Attempt(ctx, job)
 }
 
-// runner makes attempts of the jobs of one type.
-type runner struct {
+// Runner makes attempts of the jobs of one type, as an engine does; see Mux.Runner.
+type Runner struct {
 	handler    Handler
 	timeout    time.Duration
 	retryDelay func(*Job, error) time.Duration // may be nil
 }
 
-// timeoutOf returns the maximum duration of one attempt.
-func (r *runner) timeoutOf(spec *Spec) time.Duration { return cmp.Or(spec.Timeout, r.timeout) }
+// TimeoutOf returns the maximum duration of one attempt.
+func (r *Runner) TimeoutOf(spec *Spec) time.Duration { return cmp.Or(spec.Timeout, r.timeout) }
 
-// attempt runs the handler once, in a context that ends at the attempt's timeout.
-func (r *runner) attempt(ctx context.Context, job *Job) Attempt {
+// Attempt runs the handler once, in a context that the caller has given the attempt's timeout: see
+// TimeoutOf. A panic is an error.
+func (r *Runner) Attempt(ctx context.Context, job *Job) Attempt {
 	result, err := r.call(ctx, job)
 	if err == nil {
 		return Attempt{Kind: Succeeded, Result: result}
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("timed out after %s: %w", r.timeoutOf(job.Spec), err)
+		err = fmt.Errorf("timed out after %s: %w", r.TimeoutOf(job.Spec), err)
 	}
 	a := failure(err)
 	if a.Kind == FailedForNow && r.retryDelay != nil && !errors.As(err, new(*RetryAfterError)) {
@@ -72,7 +73,7 @@ func (r *runner) attempt(ctx context.Context, job *Job) Attempt {
 }
 
 // call runs the handler and returns a panic as an error.
-func (r *runner) call(ctx context.Context, job *Job) (result []byte, err error) {
+func (r *Runner) call(ctx context.Context, job *Job) (result []byte, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			err = &PanicError{Value: value, Stack: debug.Stack()}
@@ -83,7 +84,7 @@ func (r *runner) call(ctx context.Context, job *Job) (result []byte, err error) 
 
 // delay calls the handler's retry delay. If it panics, the panic is joined to the
 // attempt's error.
-func (r *runner) delay(job *Job, failed error) (after time.Duration, err error) {
+func (r *Runner) delay(job *Job, failed error) (after time.Duration, err error) {
 	defer func() {
 		if value := recover(); value != nil {
 			after, err = 0, fmt.Errorf("%w; its retry delay: %w", failed, &PanicError{Value: value, Stack: debug.Stack()})
@@ -106,71 +107,4 @@ func failure(err error) Attempt {
 	default:
 		return Attempt{Kind: FailedForNow, Err: err}
 	}
-}
-
-// attempt runs the handler of a leased job once, within a span if its action is traced, and
-// returns the settlement.
-func (p *pool) attempt(ctx context.Context, job *Job) Settlement {
-	if p.engine.spans == nil || job.Spec.Trace.Parent == "" {
-		return p.run(ctx, job)
-	}
-	ctx, span := p.engine.spans.attempt(ctx, job)
-	settlement := p.run(ctx, job)
-	p.engine.spans.attempted(span, &attemptOutcome{settlement, job.Spec, p.last(job)})
-	return settlement
-}
-
-func (p *pool) run(ctx context.Context, job *Job) Settlement {
-	var err error
-	if job.Target, err = p.engine.attemptTarget(job.Spec); err != nil {
-		return Settlement{Kind: FailedForGood, Error: err.Error()}
-	}
-	if job.Spec.Target != nil {
-		return p.callTarget(ctx, job)
-	}
-	settlement, _ := p.call(ctx, job)
-	settlement.Cost = job.Cost
-	return settlement
-}
-
-// callTarget calls the target of a job, unless it is down. Attempts that fail because it is
-// down are not used.
-func (p *pool) callTarget(ctx context.Context, job *Job) Settlement {
-	name := job.Spec.Target.Name
-	may, probe := p.engine.loads.start(name)
-	if !may {
-		return Settlement{Kind: Released, RetryAfter: probeInterval}
-	}
-	began := time.Now()
-	settlement, err := p.call(ctx, job)
-	silent := settlement.Kind == FailedForNow && errors.Is(err, ErrUnreachable)
-	settlement.Cost = job.Cost
-	if p.engine.loads.end(name, probe, settlement.Kind, silent, time.Since(began)) {
-		return Settlement{Kind: Released, RetryAfter: probeInterval}
-	}
-	return settlement
-}
-
-// call runs the handler, and returns its error too.
-func (p *pool) call(ctx context.Context, job *Job) (Settlement, error) {
-	a := p.runner.attempt(ctx, job)
-	var panicked *PanicError
-	if errors.As(a.Err, &panicked) {
-		p.engine.log.Error("a handler panicked", "type", p.name, "job", job.ID(), "panic", panicked.Value, "stack", string(panicked.Stack))
-	}
-	switch {
-	case a.Kind == Succeeded:
-		return p.engine.mapped(ctx, job.Lease.Action, job.Spec, a.Result), nil
-	case errors.Is(ctx.Err(), context.Canceled): // it was told to end
-		return Settlement{Kind: Released}, a.Err
-	default:
-		return Settlement{Kind: a.Kind, Error: a.Err.Error(), RetryAfter: a.RetryAfter}, a.Err
-	}
-}
-
-// last reports whether a job has no attempt left after this one.
-func (p *pool) last(job *Job) bool {
-	most := job.Spec.MaxAttempts
-	most = cmp.Or(most, p.engine.config.For(p.name).MaxAttempts)
-	return job.Attempt >= most
 }

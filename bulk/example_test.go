@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/client"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
@@ -40,14 +41,14 @@ func (*Charger) Work(_ context.Context, job *bulk.TypedJob[Charge]) (any, error)
 }
 
 // example runs f with an engine on an in-memory store; a program uses a directory.
-func example(mux *bulk.Mux, f func(ctx context.Context, engine *bulk.Engine) error) error {
+func example(mux *bulk.Mux, f func(ctx context.Context, engine *engine.Engine) error) error {
 	config := bulk.Config{BackoffBase: 10 * time.Millisecond}
 	store, err := pebblestore.Open("store", pebblestore.Options{FS: vfs.NewMem(), Bulk: config})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	engine, err := bulk.New(store, mux, config)
+	engine, err := engine.New(store, mux, config)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func example(mux *bulk.Mux, f func(ctx context.Context, engine *bulk.Engine) err
 }
 
 // finished waits for an action and prints its outcome.
-func finished(ctx context.Context, engine *bulk.Engine, action bulk.Action) error {
+func finished(ctx context.Context, engine *engine.Engine, action bulk.Action) error {
 	err := engine.Watch(ctx, action.ID, 5*time.Millisecond, func(a bulk.Action) error { action = a; return nil })
 	fmt.Println(action.Status, action.Succeeded, "succeeded", action.Failed, "failed", action.Retried, "retried")
 	return err
@@ -69,7 +70,7 @@ func ExampleAddWorker() {
 	mux := bulk.NewMux()
 	bulk.AddWorker(mux, &Charger{}, bulk.WithTimeout(time.Minute))
 
-	err := example(mux, func(ctx context.Context, engine *bulk.Engine) error {
+	err := example(mux, func(ctx context.Context, engine *engine.Engine) error {
 		spec := bulk.Spec{ID: "march", Tenant: "shop", Aggregate: []string{"sum:amount"}}
 		action, err := bulk.Insert(ctx, engine, spec,
 			Charge{"alice", "0.10"}, Charge{"bob", "0.20"}, Charge{"mallory", "99.00"})
@@ -91,7 +92,7 @@ func ExampleAddWorkFunc() {
 		fmt.Println(job.ID(), "of", job.Spec.Tenant, "charges", job.Args.Customer, job.Args.Amount)
 		return nil, nil
 	})
-	err := example(mux, func(ctx context.Context, engine *bulk.Engine) error {
+	err := example(mux, func(ctx context.Context, engine *engine.Engine) error {
 		action, err := bulk.Insert(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, Charge{"alice", "0.10"})
 		if err != nil {
 			return err
@@ -116,7 +117,7 @@ func ExampleInsertMany() {
 			}
 		}
 	}
-	err := example(bulk.NewMux(), func(ctx context.Context, engine *bulk.Engine) error {
+	err := example(bulk.NewMux(), func(ctx context.Context, engine *engine.Engine) error {
 		action, err := bulk.InsertMany(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, orders)
 		if err != nil {
 			return err
@@ -140,7 +141,7 @@ func ExampleInsertFrom() {
 			yield(Charge{}, errors.New("connection reset"))
 		}
 	}
-	err := example(bulk.NewMux(), func(ctx context.Context, engine *bulk.Engine) error {
+	err := example(bulk.NewMux(), func(ctx context.Context, engine *engine.Engine) error {
 		action, err := bulk.InsertFrom(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, rows)
 		fmt.Println(action.Status, err)
 		return nil

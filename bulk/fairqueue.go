@@ -395,9 +395,9 @@ func (x *FairQueue) classify(l *lane, long bool) {
 	x.place(l)
 }
 
-// classifyNew calls long for lanes that are new, and for those of holders that were thought to be
+// ClassifyNew calls long for lanes that are new, and for those of holders that were thought to be
 // long.
-func (x *FairQueue) classifyNew(holders []Holder, long func(Holder) bool) {
+func (x *FairQueue) ClassifyNew(holders []Holder, long func(Holder) bool) {
 	for _, of := range holders {
 		if t := x.tenants[of.Tenant]; t != nil && t.lines[of.Type] != nil && t.lines[of.Type].lanes[of.Target] != nil {
 			x.unmeasured = append(x.unmeasured, t.lines[of.Type].lanes[of.Target])
@@ -480,8 +480,8 @@ func (x *FairQueue) Waiting(jobType string) (jobs int64, lines int) {
 	return 0, 0
 }
 
-// waitingSince returns the weights of up to most tenants of which some jobs have waited since then.
-func (b *Backlog) waitingSince(then time.Time, most int) map[string]float64 {
+// WaitingSince returns the weights of up to most tenants of which some jobs have waited since then.
+func (b *Backlog) WaitingSince(then time.Time, most int) map[string]float64 {
 	weights := map[string]float64{}
 	for name, t := range b.Queue.tenants {
 		if t.since.After(then) {
@@ -495,8 +495,8 @@ func (b *Backlog) waitingSince(then time.Time, most int) map[string]float64 {
 	return weights
 }
 
-// others reports whether jobs of a type wait of tenants besides the one that there may be.
-func (x *FairQueue) others(jobType string, one map[string]bool) bool {
+// Others reports whether jobs of a type wait of tenants besides the one that there may be.
+func (x *FairQueue) Others(jobType string, one map[string]bool) bool {
 	k := x.types[jobType]
 	if k == nil || k.lines > 1 {
 		return k != nil
@@ -509,8 +509,8 @@ func (x *FairQueue) others(jobType string, one map[string]bool) bool {
 	return false
 }
 
-// someTenants returns the names of up to most tenants with waiting jobs.
-func (x *FairQueue) someTenants(most int) (names []string) {
+// SomeTenants returns the names of up to most tenants with waiting jobs.
+func (x *FairQueue) SomeTenants(most int) (names []string) {
 	for name := range x.tenants {
 		if len(names) == most {
 			break
@@ -520,8 +520,8 @@ func (x *FairQueue) someTenants(most int) (names []string) {
 	return names
 }
 
-// someUsedUp returns the names of up to most tenants with waiting jobs whose limit is used up.
-func (x *FairQueue) someUsedUp(most int) (names []string) {
+// SomeUsedUp returns the names of up to most tenants with waiting jobs whose limit is used up.
+func (x *FairQueue) SomeUsedUp(most int) (names []string) {
 	for _, t := range x.parked.Items()[:min(most, len(x.parked.Items()))] {
 		names = append(names, t.name)
 	}
@@ -570,4 +570,25 @@ func (b *Backlog) list(l *lane) (waiting []Waiting) {
 		}
 	}
 	return waiting
+}
+
+// LinesWaiting returns how many lines have waiting jobs.
+func (b *Backlog) LinesWaiting() (lines int64) {
+	for _, state := range b.Types {
+		lines += int64(state.Lines)
+	}
+	return lines
+}
+
+// Turns returns how many turns the action's key has had in the present round.
+func (w *Waiting) Turns() int64 {
+	if w.HadTurn {
+		return 1
+	}
+	return 0
+}
+
+// GoesBefore reports whether an action goes before another one whose key has had as many turns.
+func (w *Waiting) GoesBefore(o *Waiting) bool {
+	return cmp.Or(cmp.Compare(o.Priority, w.Priority), cmp.Compare(w.Number, o.Number)) < 0
 }

@@ -42,7 +42,7 @@ func queued(b Backlog) *Backlog {
 	for _, line := range b.Lines {
 		charged := map[keyName]bool{}
 		for _, w := range line.Waiting {
-			granted, key := int64(0), keyName{nil, classRank(w.Class), w.Key}
+			granted, key := int64(0), keyName{nil, ClassRank(w.Class), w.Key}
 			if w.HadTurn && !charged[key] {
 				granted, charged[key] = 1, true
 			}
@@ -84,7 +84,7 @@ func scan(b Backlog, free Free) (grants []uint64) {
 		granted := new(line.Granted)
 		for _, w := range line.Waiting {
 			demand[line.Type] += w.Jobs
-			turns := counter(fmt.Sprint("key ", line.Tenant, line.Type, w.Class, w.Key), w.turns())
+			turns := counter(fmt.Sprint("key ", line.Tenant, line.Type, w.Class, w.Key), w.Turns())
 			all = append(all, &scanned{Waiting: w, tag: tags[line.Tenant], typeTag: typeTag, granted: granted, turns: turns, weight: line.Settings.Weight, bounds: []*int64{
 				counter("tenant "+line.Tenant, line.Left), counter("type "+line.Type, free.Types[line.Type]), counter("target "+w.Target, limitOr(b.Targets, w.Target)),
 				counter("limiter "+line.Tenant+" "+line.Type+" "+w.Target, w.Left),
@@ -105,7 +105,7 @@ func scan(b Backlog, free Free) (grants []uint64) {
 				continue
 			}
 			q := Queued{Number: a.Number, priority: a.Priority}
-			a.place = placeOf(order, *a.typeTag, *a.tag, precedenceOf(classRank(a.Class), *a.turns, &q, lowsTurn(*a.granted)))
+			a.place = placeOf(order, *a.typeTag, *a.tag, precedenceOf(ClassRank(a.Class), *a.turns, &q, lowsTurn(*a.granted)))
 			if next == nil || a.place.before(next.place) {
 				next = a
 			}
@@ -168,7 +168,7 @@ type keyModel struct {
 }
 
 func (m *indexModel) keysOf(a *indexed) *keyModel {
-	name := keyName{nil, classRank(a.Class), a.of.Tenant + a.of.Type}
+	name := keyName{nil, ClassRank(a.Class), a.of.Tenant + a.of.Type}
 	if m.keys[name] == nil {
 		m.keys[name] = &keyModel{map[string]int64{}, map[string]int64{}, 0}
 	}
@@ -216,7 +216,7 @@ func (m *indexModel) place(a *indexed, order int) place {
 	q := Queued{Number: a.Number, priority: a.priority}
 	k := m.keysOf(a)
 	turns := max(0, k.tags[a.Key]-k.virtual)
-	p := precedenceOf(classRank(a.Class), turns, &q, lowsTurn(m.granted[line]))
+	p := precedenceOf(ClassRank(a.Class), turns, &q, lowsTurn(m.granted[line]))
 	return placeOf(order, max(m.tags[line], m.virtual[a.of.Type]), max(m.tags[a.of.Tenant], m.virtual[""]), p)
 }
 
@@ -348,7 +348,7 @@ func (m *indexModel) unpark(t *rapid.T) {
 }
 
 func (m *indexModel) measure(t *rapid.T) {
-	m.x.classifyNew(nil, func(of Holder) bool { return of.Tenant < "v" })
+	m.x.ClassifyNew(nil, func(of Holder) bool { return of.Tenant < "v" })
 	if a := m.pick(t); a != nil && a.in != nil {
 		m.x.classify(a.in.lane, rapid.Bool().Draw(t, "long"))
 	}
@@ -413,9 +413,9 @@ func TestDivideCostsWhatItServes(t *testing.T) {
 	}
 	b := queued(m.backlog(NoLimit))
 	asked := map[Holder]int{}
-	free := Free{Total: 1000, Types: map[string]int64{"send": 40}, measured: func(of Holder) measured {
+	free := Free{Total: 1000, Types: map[string]int64{"send": 40}, Measured: func(of Holder) Measured {
 		asked[of]++
-		return measured{target: NoLimit}
+		return Measured{Target: NoLimit}
 	}}
 	for round := range 3 {
 		clear(asked)

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Inserter is where Insert creates an action: an [Engine] of this process, or a server,
+// Inserter is where Insert creates an action: an Engine of this process, or a server,
 // through the Inserter of package client.
 type Inserter interface {
 	// Create creates an action, or returns the one with that id and the same body. If
@@ -19,8 +19,6 @@ type Inserter interface {
 	// Seal ends the upload: the action has total jobs, and runs.
 	Seal(ctx context.Context, id string, total int64) (Action, error)
 }
-
-var _ Inserter = (*Engine)(nil)
 
 // insertJobs and insertBytes bound the jobs that Insert holds in memory and appends at once.
 // One payload may exceed the bytes.

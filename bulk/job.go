@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/sluice-project/sluice/bulk/aggregate"
 )
 
 // Job is one leased unit of work, as a handler sees it.
@@ -188,8 +186,16 @@ type LeaseRequest struct {
 	Local bool
 }
 
-// Outcome is the final outcome of one job, for the aggregator.
-type Outcome = aggregate.Outcome
+// Outcome is the final outcome of one job, for the aggregator. The Error of a job that succeeded is why
+// its result could not be mapped; Values is what the aggregates took from the result.
+type Outcome struct {
+	Index     int64
+	Succeeded bool
+	Attempts  int
+	Took      time.Duration
+	Values    []byte
+	Error     string
+}
 
 // DeadLetter is a job that failed permanently.
 type DeadLetter struct {
@@ -265,27 +271,6 @@ func Cause(text string) string {
 	return ""
 }
 
-var causes = regexp.MustCompile(`^([1-9]([0-9]{2}|xx)|` + CauseTimeout + `)?$`)
-
-// check returns a *ChangeError if a field is wrong.
-func (f *FailureFilter) check() error {
-	switch {
-	case !causes.MatchString(f.Cause):
-		return &ChangeError{"cause", "want a status such as 503, a class such as 5xx, or " + CauseTimeout}
-	case len(f.Error) > MaxErrorBytes:
-		return &ChangeError{"error", fmt.Sprintf("want at most %d bytes", MaxErrorBytes)}
-	case !f.Until.IsZero() && !f.Until.After(f.Since):
-		return &ChangeError{"until", "want a time after since"}
-	}
-	return nil
-}
-
-// normal returns the filter as stores keep it, with times as exact as theirs.
-func (f FailureFilter) normal() FailureFilter {
-	f.Since, f.Until = f.Since.UTC().Truncate(time.Millisecond), f.Until.UTC().Truncate(time.Millisecond)
-	return f
-}
-
 // Selects reports whether the filter is set.
 func (f *FailureFilter) Selects() bool { return *f != FailureFilter{} }
 
@@ -303,7 +288,5 @@ func (f *FailureFilter) Match(l *DeadLetter) bool {
 	return cause == f.Cause || isClass && cause != CauseTimeout && strings.HasPrefix(cause, class)
 }
 
-// mayHave reports whether jobs of an action may have failed in the filter's time.
-func (f *FailureFilter) mayHave(a *Action) bool {
-	return a.Failed > 0 && (a.FinishedAt.IsZero() || !a.FinishedAt.Before(f.Since)) && (f.Until.IsZero() || a.CreatedAt.Before(f.Until))
-}
+// MaxPayloadBytes bounds the payload of one job.
+const MaxPayloadBytes = 1 << 20

@@ -1,19 +1,8 @@
 package bulk
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/types"
 )
 
 // Limit bounds the attempts of the whole service, of a tenant, against a target or by the
@@ -72,8 +61,8 @@ func (l Limit) Budget(window time.Duration, index int64) int64 {
 	return Budget(l.Paced(), l.Window(window), index)
 }
 
-// validate returns a *SettingError if a value is out of range.
-func (l Limit) validate() error {
+// Validate returns a *SettingError if a value is out of range.
+func (l Limit) Validate() error {
 	switch {
 	case !(l.RequestsPerSecond == 0 || l.RequestsPerSecond >= MinRate && l.RequestsPerSecond <= math.MaxFloat64):
 		return &SettingError{"requests_per_second", "want at least 0.001, or 0 for no limit"}
@@ -196,15 +185,8 @@ const (
 	// KeyKept is how long a place of a key is kept at most for the job that waited for it: until then
 	// the job should have come through its line again.
 	KeyKept = 5 * time.Second
-	// maxKey bounds the bytes of a key; the key is the hash of one that is longer.
-	maxKey = 128
 	// MaxCost bounds what one attempt counts in a rate.
 	MaxCost = 1_000_000
-	// keyPattern bounds the instructions of the pattern of a regular expression.
-	keyPattern = 1000
-	// keyCost bounds what evaluating an expression for one job may cost, in CEL's units. A job for
-	// which it costs more has no key.
-	keyCost = 100_000
 )
 
 // KeyLimit bounds the attempts of a tenant's jobs that have one key, for each key. The zero value of
@@ -238,164 +220,5 @@ type KeyUse struct {
 // Charge returns what the attempt counts in the rate.
 func (u KeyUse) Charge() int64 { return max(1, u.Cost) }
 
-// Keys computes the keys of a tenant's jobs. It is safe for concurrent use.
-type Keys struct {
-	of          []keyProgram // in the order of their expressions
-	readPayload bool
-}
-
-type keyProgram struct {
-	expression string
-	program    cel.Program
-	cost       cel.Program // nil: each attempt counts 1
-}
-
-// keyVariables is what an expression may use.
-const keyVariables = "payload (the JSON value), tenant, type, target and key (strings) and cost (a number)"
-
-var keyEnvironment = newKeyEnvironment()
-
-func newKeyEnvironment() *cel.Env {
-	environment, err := cel.NewEnv(
-		cel.Variable("payload", cel.DynType), cel.Variable("tenant", cel.StringType), cel.Variable("type", cel.StringType),
-		cel.Variable("target", cel.StringType), cel.Variable("key", cel.StringType), cel.Variable("cost", cel.IntType),
-		cel.ParserExpressionSizeLimit(MaxKeyExpression), cel.ParserRecursionLimit(32), cel.RegexProgramSizeLimit(keyPattern),
-		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(1)),
-	)
-	if err != nil {
-		panic(err) // all is constant
-	}
-	return environment
-}
-
-// NewKeys compiles the expressions of limits by key; nil if there are none. The error is a
-// *SettingError.
-func NewKeys(limits map[string]KeyLimit) (*Keys, error) {
-	if len(limits) == 0 {
-		return nil, nil
-	}
-	if len(limits) > MaxKeyLimits {
-		return nil, &SettingError{"keys", fmt.Sprintf("%d expressions: want at most %d", len(limits), MaxKeyLimits)}
-	}
-	k := &Keys{}
-	for _, expression := range slices.Sorted(maps.Keys(limits)) {
-		limit := limits[expression]
-		program, reads, err := compileKey(expression, "a string, a number or a boolean", cel.StringType, cel.BoolType, cel.IntType, cel.UintType, cel.DoubleType, cel.DynType)
-		if err != nil {
-			return nil, err
-		}
-		of := keyProgram{expression: expression, program: program}
-		if limit.Cost != "" {
-			cost, readsToo, err := compileKey(limit.Cost, "a number", cel.IntType, cel.UintType, cel.DoubleType, cel.DynType)
-			if err != nil {
-				return nil, err
-			}
-			of.cost, reads = cost, reads || readsToo
-		}
-		if limit.Cost != "" && limit.RequestsPerSecond == 0 {
-			return nil, &SettingError{"keys", fmt.Sprintf("expression %.64q: its cost counts in requests_per_second: set that too", expression)}
-		}
-		if err := limit.Limit().validate(); err != nil {
-			return nil, err
-		}
-		k.of = append(k.of, of)
-		k.readPayload = k.readPayload || reads
-	}
-	return k, nil
-}
-
-func compileKey(expression, want string, kinds ...*cel.Type) (program cel.Program, readsPayload bool, err error) {
-	wrong := func(why string) (cel.Program, bool, error) {
-		return nil, false, &SettingError{"keys", fmt.Sprintf("expression %.64q: %s", expression, why)}
-	}
-	if expression == "" || len(expression) > MaxKeyExpression || strings.ContainsFunc(expression, func(r rune) bool { return r < ' ' }) {
-		return wrong(fmt.Sprintf("want one line of 1 to %d bytes, such as payload.customer", MaxKeyExpression))
-	}
-	checked, issues := keyEnvironment.Compile(expression)
-	if issues.Err() != nil {
-		return wrong(fmt.Sprintf("%s: want an expression in CEL of %s", issues.Errors()[0].Message, keyVariables))
-	}
-	if kind := checked.OutputType(); !slices.ContainsFunc(kinds, kind.IsExactType) {
-		return wrong(fmt.Sprintf("its value is of type %v: want %s", kind, want))
-	}
-	if program, err = keyEnvironment.Program(checked, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(keyCost)); err != nil {
-		return wrong(err.Error())
-	}
-	for _, reference := range checked.NativeRep().ReferenceMap() {
-		readsPayload = readsPayload || reference.Name == "payload"
-	}
-	return program, readsPayload, nil
-}
-
-// Of returns what an attempt of a job uses, in the order of the expressions. A job has no key by an
-// expression that cannot be evaluated for it, as where it names a field that the payload does not
-// have, or whose value is empty, or is no string, number or boolean. A nil Keys has none.
-func (k *Keys) Of(spec *Spec, payload []byte) []KeyUse {
-	if k == nil {
-		return nil
-	}
-	variables := map[string]any{
-		"payload": nil, "tenant": spec.Tenant, "type": spec.Type, "target": spec.TargetName(), "key": spec.Key,
-		"cost": max(1, spec.Cost),
-	}
-	if k.readPayload {
-		var value any
-		if json.Unmarshal(payload, &value) == nil {
-			variables["payload"] = value
-		}
-	}
-	uses := []KeyUse{}
-	for _, p := range k.of {
-		value, _, err := p.program.Eval(variables)
-		text := keyText(value)
-		if err != nil || text == "" {
-			continue
-		}
-		use := KeyUse{JobKey: JobKey{p.expression, text}}
-		if p.cost != nil {
-			value, _, _ := p.cost.Eval(variables)
-			use.Cost = keyCharge(value)
-		}
-		uses = append(uses, use)
-	}
-	return uses
-}
-
-// keyCharge returns the value of an expression as a cost.
-func keyCharge(value any) int64 {
-	switch v := value.(type) {
-	case types.Int:
-		return BoundCost(int64(v))
-	case types.Uint:
-		return BoundCost(int64(min(v, MaxCost)))
-	case types.Double:
-		if v >= 1 { // it may be no number
-			return BoundCost(int64(math.Ceil(min(float64(v), MaxCost))))
-		}
-	}
-	return 1
-}
-
 // BoundCost returns the cost from 1 to MaxCost that is nearest to n.
 func BoundCost(n int64) int64 { return min(max(n, 1), MaxCost) }
-
-// keyText returns the value of an expression as a key; "" if it is none.
-func keyText(value any) (text string) {
-	switch v := value.(type) {
-	case types.String:
-		text = string(v)
-	case types.Bool:
-		text = strconv.FormatBool(bool(v))
-	case types.Int:
-		text = strconv.FormatInt(int64(v), 10)
-	case types.Uint:
-		text = strconv.FormatUint(uint64(v), 10)
-	case types.Double:
-		text = strconv.FormatFloat(float64(v), 'f', -1, 64)
-	}
-	if len(text) > maxKey {
-		sum := sha256.Sum256([]byte(text))
-		text = "sha256:" + hex.EncodeToString(sum[:])
-	}
-	return text
-}

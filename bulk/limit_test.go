@@ -87,3 +87,37 @@ func TestWindowStartAndIndexAreInverse(t *testing.T) {
 		}
 	})
 }
+
+// TestNextBudget compares NextBudget with the budgets.
+func TestNextBudget(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []float64{0.001, 0.3, 1, 2.5, 100, 0} {
+		for _, pacing := range []Pacing{PaceWindow, PaceSmooth} {
+			l := Limit{RequestsPerSecond: rate, Pacing: pacing}
+			for _, index := range []int64{-7, 0, 3, 999_990, 70_000_000_123} {
+				next := l.NextBudget(time.Second, index, 1)
+				for i := index + 1; i < next; i++ {
+					if l.Budget(time.Second, i) > 0 {
+						t.Fatalf("%+v: the next window after %d is %d, but %d allows attempts", l, index, next, i)
+					}
+				}
+				if l.Budget(time.Second, next) == 0 {
+					t.Errorf("%+v: the next window after %d is %d, which allows nothing", l, index, next)
+				}
+				if rate == 0 {
+					continue
+				}
+				for _, needed := range []int64{2, 7, 250, 1e9} {
+					next := l.NextBudget(time.Second, index, needed)
+					if next == index+1e6 { // it goes no further
+						continue
+					}
+					by, before := l.Budgets(time.Second, index+1, next-index), l.Budgets(time.Second, index+1, next-index-1)
+					if by < needed || before >= needed {
+						t.Errorf("%+v: by window %d after %d, %d are allowed, and %d by the one before; want the first %d", l, next, index, by, before, needed)
+					}
+				}
+			}
+		}
+	}
+}

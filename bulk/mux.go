@@ -137,8 +137,8 @@ func (m *Mux) Types() []string {
 	return slices.Sorted(maps.Keys(m.handlers))
 }
 
-// runner returns the runner of a type, with its middleware.
-func (m *Mux) runner(jobType string, config Config) runner {
+// Runner returns the runner of a type, with its middleware. Config must have defaults.
+func (m *Mux) Runner(jobType string, config Config) Runner {
 	r := m.handlers[jobType]
 	for _, wrap := range slices.Backward(m.middleware) {
 		r.handler = wrap(r.handler)
@@ -146,7 +146,7 @@ func (m *Mux) runner(jobType string, config Config) runner {
 	timeout := config.Types[jobType].JobTimeout
 	timeout = cmp.Or(timeout, r.timeout)
 	timeout = cmp.Or(timeout, config.JobTimeout)
-	return runner{handler: r.handler, timeout: timeout, retryDelay: r.retryDelay}
+	return Runner{handler: r.handler, timeout: timeout, retryDelay: r.retryDelay}
 }
 
 // Args is the payload of the jobs of one type, as a Go type: a struct that encodes as the

@@ -1,15 +1,11 @@
 package bulk
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/sluice-project/sluice/internal/cron"
 )
 
 // Overlap is what a schedule does when the previous run has not finished.
@@ -110,7 +106,8 @@ func (e *RunError) Error() string { return fmt.Sprintf("schedule %q: %s", e.Sche
 
 var scheduleName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`)
 
-// Normalize checks the requested fields, and returns only those, with defaults.
+// Normalize checks the requested fields, all but the expression of Cron and TimeZone, which the
+// engine compiles, and returns only those, with defaults.
 func (s Schedule) Normalize() (Schedule, error) {
 	n := Schedule{
 		Name: s.Name, Cron: strings.Join(strings.Fields(s.Cron), " "), TimeZone: s.TimeZone,
@@ -129,8 +126,8 @@ func (s Schedule) Normalize() (Schedule, error) {
 		return s, &ScheduleError{"catch_up_ms", "want at most 7 days"}
 	case len(n.Jobs) == 0 || len(n.Jobs) > MaxScheduleJobs:
 		return s, &ScheduleError{"jobs", "want 1 to 10,000"}
-	case n.size() > MaxScheduleBytes:
-		return s, &ScheduleError{"jobs", fmt.Sprintf("%d bytes: want at most 1 MiB together", n.size())}
+	case n.Size() > MaxScheduleBytes:
+		return s, &ScheduleError{"jobs", fmt.Sprintf("%d bytes: want at most 1 MiB together", n.Size())}
 	case s.Spec.ID != "":
 		return s, &SpecError{"id", "leave it out: it is made of the schedule's name and the time of the run"}
 	case !s.Spec.RunAt.IsZero():
@@ -138,34 +135,18 @@ func (s Schedule) Normalize() (Schedule, error) {
 	case s.Spec.ReplayOf != "":
 		return s, &SpecError{"replay_of", "leave it out"}
 	}
-	now := time.Now()
-	timing, err := parseTiming(n.Cron, n.TimeZone, now)
-	if err != nil {
-		return s, err
-	}
-	if timing.Next(now).IsZero() {
-		return s, &ScheduleError{"cron", "it names no time that comes: there is no such day"}
-	}
+	var err error
 	n.Spec, err = n.Spec.Normalize()
 	return n, err
 }
 
-// size returns the number of bytes of the jobs.
-func (s *Schedule) size() (n int) {
+// Size returns the number of bytes of the jobs.
+func (s *Schedule) Size() (n int) {
 	for _, job := range s.Jobs {
 		n += len(job)
 	}
 	return n
 }
-
-// asks reports whether two normalized schedules have equal requested fields.
-func (s *Schedule) asks(other *Schedule) bool {
-	return s.Name == other.Name && s.Cron == other.Cron && s.TimeZone == other.TimeZone && s.Overlap == other.Overlap &&
-		s.CatchUp == other.CatchUp && s.Spec.Equal(other.Spec) && slices.EqualFunc(s.Jobs, other.Jobs, bytes.Equal)
-}
-
-// timing parses when the schedule's runs are due.
-func (s *Schedule) timing() (cron.Times, error) { return parseTiming(s.Cron, s.TimeZone, s.Since) }
 
 // The layouts of times in the ids of actions: of runs that were due, and of runs that
 // RunNow requested.

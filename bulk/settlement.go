@@ -2,8 +2,6 @@ package bulk
 
 import (
 	"time"
-
-	"github.com/sluice-project/sluice/bulk/aggregate"
 )
 
 // SettlementKind is how an attempt ended, or Extended if it continues.
@@ -56,7 +54,7 @@ type Settlement struct {
 }
 
 // MaxErrorBytes is how much of an attempt's error text is kept.
-const MaxErrorBytes = aggregate.MaxErrorBytes
+const MaxErrorBytes = 1024
 
 // Verdict is the store's answer to one settlement.
 type Verdict uint8
@@ -171,3 +169,7 @@ func (k SettlementKind) Effect(canceled bool, attempts, maxAttempts int) Effect 
 	}
 	return IsRetried
 }
+
+// Ran reports whether the duration of an attempt that ended so tells how long attempts take:
+// one that was turned back took less.
+func (k SettlementKind) Ran() bool { return k != Released && k != Throttled }

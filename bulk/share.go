@@ -17,10 +17,10 @@ type Free struct {
 	Total int64
 	Types map[string]int64
 
-	// measured and places are set by the engine: what it has measured of a holder, and how many
+	// Measured and Places are set by the engine: what it has measured of a holder, and how many
 	// more attempts of each type may be held that may be long; nil is no bound.
-	measured func(Holder) measured
-	places   map[string]*int64
+	Measured func(Holder) Measured
+	Places   map[string]*int64
 }
 
 // Divide decides which jobs may pass: it divides what the window's limit and the ready
@@ -55,7 +55,7 @@ func Divide(b *Backlog, free Free) (grants []Grant, passed map[string]int64) {
 	}
 	b.Queue.divisions++
 	d := division{
-		number: b.Queue.divisions, backlog: b, measured: free.measured, places: free.places, free: bounds(free.Types), targets: map[string]*int64{},
+		number: b.Queue.divisions, backlog: b, measured: free.Measured, places: free.Places, free: bounds(free.Types), targets: map[string]*int64{},
 		usedUp: map[string]time.Time{}, passed: map[string]int64{},
 	}
 	if capacity < demand(b.Queue, free) {
@@ -63,7 +63,7 @@ func Divide(b *Backlog, free Free) (grants []Grant, passed map[string]int64) {
 	}
 	d.lanes = ranks.New(func(a, b *laneShare) bool { return a.place.before(b.place) }, func(t *laneShare) *int { return &t.at })
 	if d.measured == nil {
-		d.measured = func(Holder) measured { return measured{target: NoLimit} }
+		d.measured = func(Holder) Measured { return Measured{Target: NoLimit} }
 	}
 	d.rest = b.Queue.walk(d.order, d.full)
 	d.serve(capacity)
@@ -120,7 +120,7 @@ type division struct {
 	number   uint64
 	backlog  *Backlog
 	order    int
-	measured func(Holder) measured
+	measured func(Holder) Measured
 	places   map[string]*int64
 	lanes    ranks.Heap[*laneShare]
 	rest     *queueWalk
@@ -133,12 +133,12 @@ type division struct {
 	passed   map[string]int64
 }
 
-// measured is what the engine knows of the attempts of a holder: what one costs, in seconds; and
+// Measured is what the engine knows of the attempts of a holder: what one costs, in seconds; and
 // how many more may be held, of those that may be long, and of those against the target.
-type measured struct {
-	cost float64
-	heldBounds
-	target int64
+type Measured struct {
+	Cost float64
+	HeldBounds
+	Target int64
 }
 
 // share is common to the lanes of one tenant in a division: its tag, and the remainder of its limit.
@@ -162,7 +162,7 @@ type laneShare struct {
 	share                 *share
 	line                  *lineShare
 	free, target, limiter *int64
-	measured
+	Measured
 	queues [len(classes)]keyWalk
 	next   *keyShare // of the action that goes first
 	place  place
@@ -199,7 +199,8 @@ var classes = [...]Class{High, Normal, Low}
 
 const lowRank = len(classes) - 1
 
-func classRank(c Class) int { return slices.Index(classes[:], c) }
+// ClassRank returns the place of a class in the order of classes: 0 goes first.
+func ClassRank(c Class) int { return slices.Index(classes[:], c) }
 
 // full reports whether no more jobs of a type can be granted, none that may be long, or none to a
 // target.
@@ -223,12 +224,12 @@ func (d *division) target(name string) *int64 {
 func (d *division) add(l *lane) {
 	t := &laneShare{
 		holder: l.holder, share: d.share(l.line.tenant), free: d.free[l.holder.Type],
-		target: d.target(l.holder.Target), measured: d.measured(l.holder),
+		target: d.target(l.holder.Target), Measured: d.measured(l.holder),
 	}
-	if t.heldBounds.free != nil && !l.pool.long {
+	if t.HeldBounds.Free != nil && !l.pool.long {
 		d.long = append(d.long, l)
 	}
-	*t.target = min(*t.target, t.measured.target)
+	*t.target = min(*t.target, t.Measured.Target)
 	if n := d.backlog.Bounds.Limiter(l.holder); n != NoLimit {
 		t.limiter = &n
 	}
@@ -268,7 +269,7 @@ func (d *division) set(t *laneShare) {
 }
 
 func (t *laneShare) able() bool {
-	return *t.free > 0 && t.share.left > 0 && *t.target > 0 && (t.limiter == nil || *t.limiter > 0) && t.heldBounds.able()
+	return *t.free > 0 && t.share.left > 0 && *t.target > 0 && (t.limiter == nil || *t.limiter > 0) && t.HeldBounds.Able()
 }
 
 // pick returns the key whose action is served next; nil if no jobs are left.
@@ -397,7 +398,7 @@ func (d *division) serve(capacity int64) {
 		if n := len(d.grants); n > 0 && d.grants[n-1].Number == number {
 			d.grants[n-1].Jobs++
 		} else {
-			d.grants = append(d.grants, Grant{Number: number, Jobs: 1, Cost: t.cost})
+			d.grants = append(d.grants, Grant{Number: number, Jobs: 1, Cost: t.Cost})
 		}
 		t.take()
 		d.granted++
@@ -426,12 +427,12 @@ func (t *laneShare) take() {
 	t.next.actions.jobs--
 	t.next.key.served++
 	t.line.granted++
-	t.line.tag += t.share.step * cmp.Or(t.cost, 1)
+	t.line.tag += t.share.step * cmp.Or(t.Cost, 1)
 	t.share.tag += t.share.step
 	t.share.left--
 	*t.free--
 	*t.target--
-	t.heldBounds.take()
+	t.HeldBounds.Take()
 	if t.limiter != nil {
 		*t.limiter--
 	}
@@ -521,4 +522,19 @@ func Priority(enteredAt time.Time, basePriority, total, done int64, alpha time.D
 	left := max(1, total-done)
 	boost := float64(alpha.Milliseconds()) * (-1 + float64(total)/float64(left))
 	return -float64(enteredAt.UnixMilli()) + float64(basePriority) + boost
+}
+
+// HeldBounds are what a division may still give to attempts that may be long: in all, and of
+// their tenant. Nil is no bound.
+type HeldBounds struct{ Free, Tenant *int64 }
+
+// Able reports whether one more such attempt may be held.
+func (b *HeldBounds) Able() bool { return b.Free == nil || *b.Free > 0 && *b.Tenant > 0 }
+
+// Take counts one that is.
+func (b *HeldBounds) Take() {
+	if b.Free != nil {
+		*b.Free--
+		*b.Tenant--
+	}
 }

@@ -31,7 +31,7 @@ type Tenant struct {
 	// Pacing spreads RequestsPerSecond over time. Default PaceWindow.
 	Pacing Pacing `json:"pacing,omitempty"`
 	// Keys limit the tenant's jobs that have one key: the limits by the expression, in CEL, that
-	// computes a job's key; see Keys.Of. At most MaxKeyLimits. Default: none. It is not changed.
+	// computes a job's key; see package keys. At most MaxKeyLimits. Default: none. It is not changed.
 	Keys map[string]KeyLimit `json:"keys,omitempty"`
 }
 
@@ -49,10 +49,7 @@ func (t *Tenant) validate() error {
 	if !(t.Weight >= 0 && t.Weight <= 1000) {
 		return &SettingError{"weight", "want more than 0, at most 1,000; or 0 for the default"}
 	}
-	if _, err := NewKeys(t.Keys); err != nil {
-		return err
-	}
-	return t.Limit().validate()
+	return t.Limit().Validate()
 }
 
 // TargetLimits holds the settings of one target.
@@ -148,7 +145,7 @@ func (t *TargetLimits) validate() error {
 	case len(t.Tenants) > maxTargetTenants:
 		return &SettingError{"tenants", "want at most 1,000"}
 	}
-	return t.Limit().validate()
+	return t.Limit().Validate()
 }
 
 // DeniedError is the error of an action whose target is not for its tenant.
@@ -158,10 +155,10 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("target %q is not for tenant %q: an operator names the tenants of a target", e.Target, e.Tenant)
 }
 
-// admit returns the target that an action of a tenant asks for, with its whole URL. Inline
+// Admit returns the target that an action of a tenant asks for, with its whole URL. Inline
 // reports whether targets without a URLPrefix may be called. The error is a *SpecError or a
 // *DeniedError.
-func (t *TargetLimits) admit(tenant string, asked Target, inline bool) (Target, error) {
+func (t *TargetLimits) Admit(tenant string, asked Target, inline bool) (Target, error) {
 	switch {
 	case t.URLPrefix == "" && !inline:
 		return asked, &SpecError{"target", fmt.Sprintf(
@@ -241,7 +238,7 @@ type SettingError struct{ Field, Why string }
 func (e *SettingError) Error() string { return e.Field + ": " + e.Why }
 
 // Validate returns a *SettingError if the change does not have exactly one setting, or
-// its value is out of range.
+// its value is out of range. It does not compile the expressions of Tenant.Keys: the engine does.
 func (c SettingsChange) Validate() error {
 	values := 0
 	for _, given := range []bool{c.Limits != nil, c.Tenant != nil, c.Target != nil, c.Type != nil} {
@@ -256,7 +253,7 @@ func (c SettingsChange) Validate() error {
 	case c.Limits != nil && c.Name != "":
 		return &SettingError{"name", "the limits of the whole service have none"}
 	case c.Limits != nil:
-		return c.Limits.Limit().validate()
+		return c.Limits.Limit().Validate()
 	case !isName(c.Name):
 		return &SettingError{"name", "want 1 to 256 printable characters"}
 	case c.Tenant != nil:
@@ -278,7 +275,7 @@ func (t *TypeLimits) validate(name string) error {
 	case name == WebhookType && limit != (Limit{Pacing: limit.Pacing}):
 		return &SettingError{"total_concurrency", "webhooks are limited by target: set requests_per_second and concurrency of their targets"}
 	}
-	return limit.validate()
+	return limit.Validate()
 }
 
 // ErrSecret is wrapped by the error about a text that is not a secret.

@@ -91,7 +91,7 @@ func (x *FairQueue) keyOf(line *queuedLine, q *Queued) *queuedKey {
 	if q.in != nil {
 		return q.in.key
 	}
-	name := keyName{line, classRank(q.Class), q.Key}
+	name := keyName{line, ClassRank(q.Class), q.Key}
 	k := x.keys[name]
 	if k == nil {
 		k = &queuedKey{keyName: name}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // Room are the settings of rooms.
@@ -44,7 +45,7 @@ func (c *Config) validateRoom() error {
 		return c.located(err)
 	}
 	checkKeys := func(keys []string) error {
-		_, err := room.ParseTokenKeys(keys)
+		_, err := engine.ParseTokenKeys(keys)
 		return err
 	}
 	if err := c.Room.TokenKeys.Validate(checkKeys); err != nil {
@@ -67,7 +68,7 @@ func (c *Config) validateOneRoom(name string) error {
 	if err := room.ValidName(name); err != nil {
 		return c.wrong(key, err.Error())
 	}
-	err := c.Room.Rooms[name].WithDefaults().Validate()
+	err := engine.ValidateSettings(c.Room.Rooms[name])
 	var wrong *room.SettingsError
 	switch {
 	case errors.As(err, &wrong):

@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // sameFlag, as the flag of a command, is the flag that the setting has everywhere.
@@ -275,9 +276,9 @@ func (c *Config) gateSettings() []Setting {
 			Usage: "host that a challenge must have been passed for; without it: any"},
 		{Key: "gate.challenge_fallback", field: &challenge.Fallback, check: optional(oneOf(string(room.FailOpen), string(room.FailClosed), ProofOfWork)),
 			Usage: "what newcomers get while the challenge's provider does not answer: open: they join without it; closed: a page that says so; proof_of_work; without it: on_store_failure of the room decides"},
-		{Key: "gate.challenge_min_bits", field: &challenge.MinBits, Default: strconv.Itoa(room.DefaultMinPuzzleBits), check: between(room.MinPuzzleBits, room.MaxPuzzleBits),
+		{Key: "gate.challenge_min_bits", field: &challenge.MinBits, Default: strconv.Itoa(engine.DefaultMinPuzzleBits), check: between(engine.MinPuzzleBits, engine.MaxPuzzleBits),
 			Usage: "how hard proof_of_work is where no more visitors join than the room lets in: a browser calculates 2 to the power of it hashes"},
-		{Key: "gate.challenge_max_bits", field: &challenge.MaxBits, Default: strconv.Itoa(room.DefaultMaxPuzzleBits), check: between(room.MinPuzzleBits, room.MaxPuzzleBits),
+		{Key: "gate.challenge_max_bits", field: &challenge.MaxBits, Default: strconv.Itoa(engine.DefaultMaxPuzzleBits), check: between(engine.MinPuzzleBits, engine.MaxPuzzleBits),
 			Usage: "how hard proof_of_work may become: a bit, which is twice the work, each time that twice as many visitors join"},
 	}
 	for i := range settings {

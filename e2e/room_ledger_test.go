@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/redisstore"
 )
 
@@ -62,7 +63,7 @@ func readOpening(t *testing.T, store *redisstore.Store, name string) time.Time {
 		t.Fatal(err)
 	}
 	for _, record := range records {
-		var r room.Room
+		var r engine.Room
 		if err := json.Unmarshal(record.Data, &r); err != nil {
 			t.Fatal(err)
 		}

@@ -3,13 +3,13 @@
 //
 // # Nouns
 //
-//   - A [Room] is a line with its [Settings]: the mode, how many visitors may be
+//   - A room is a line with its [Settings]: the mode, how many visitors may be
 //     inside, for how long, and when it is open.
 //   - A visitor is a person in the room, known by a number that is never reused. A
-//     visitor with a key (a user's id) has one place; with [TokenKeys] a key needs a
+//     visitor with a key (a user's id) has one place; with TokenKeys a key needs a
 //     token that the shop has signed.
-//   - A [Ticket] is a place in line, signed: whoever has it may ask for the place.
-//   - A [Pass] is the right to be inside until a time: a JWT that others can check.
+//   - A ticket is a place in line, signed: whoever has it may ask for the place.
+//   - A pass is the right to be inside until a time: a JWT that others can check.
 //   - A [Place] is where a visitor is: waiting, called, inside or gone.
 //   - [Terms] are what the policies allow an operation of the [Store] to do.
 //
@@ -21,7 +21,7 @@
 //	          └────────┘ no-show: skipped until it asks again,
 //	                     gone when it has not asked for too long
 //
-// Three services follow the flow:
+// Three services of package engine follow the flow:
 //
 //   - the waiting queue (waiting.go): enter, ask for the place, leave;
 //   - the active queue (active.go): call from the front, claim, check, renew and
@@ -50,4 +50,7 @@
 //
 // Policies are pure functions: no I/O, no clock. Operations are atomic and belong to
 // the [Store], whose clock decides every deadline.
+//
+// This package has the nouns, and what stores need. It imports little: a program that only calls a
+// server, with package client, contains neither an engine nor a store.
 package room

@@ -1,7 +1,6 @@
 package room
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -48,15 +47,6 @@ type Notice struct {
 	Event
 	Room       string
 	Generation string
-}
-
-// Publisher publishes events, to a topic for example.
-type Publisher interface {
-	// Publish returns nil when all notices are durable there. Otherwise they are published
-	// again in the same order, perhaps followed by others, also after a restart: some may
-	// then be there twice, with the same IDs. It is called with one batch at a time, of at
-	// most MaxPublish. Ctx ends after 30 s, and when the engine stops.
-	Publish(ctx context.Context, notices []Notice) error
 }
 
 // MaxPublish is how many events are published at once.

@@ -84,17 +84,17 @@ func parseLanes(text string) (lanes []Lane, why string) {
 	return lanes, ""
 }
 
-// lanes returns the lanes by their numbers: the last of the setting is 0, so that a lane that is
+// LanesByNumber returns the lanes by their numbers: the last of the setting is 0, so that a lane that is
 // put before the others changes none of them.
-func (s *Settings) lanes() []Lane {
+func (s *Settings) LanesByNumber() []Lane {
 	lanes, _ := parseLanes(s.Lanes)
 	slices.Reverse(lanes)
 	return lanes
 }
 
-// laneOf returns the number of the lane that a token names; 0 for one that the room lacks.
-func (s *Settings) laneOf(name string) int {
-	for number, lane := range s.lanes() {
+// LaneNumber returns the number of the lane that a token names; 0 for one that the room lacks.
+func (s *Settings) LaneNumber(name string) int {
+	for number, lane := range s.LanesByNumber() {
 		if lane.Name == name {
 			return number
 		}
@@ -102,18 +102,18 @@ func (s *Settings) laneOf(name string) int {
 	return 0
 }
 
-// laneName returns the name of a lane; "" if the room lacks it.
-func (s *Settings) laneName(number int) string {
-	if lanes := s.lanes(); number < len(lanes) {
+// LaneName returns the name of a lane; "" if the room lacks it.
+func (s *Settings) LaneName(number int) string {
+	if lanes := s.LanesByNumber(); number < len(lanes) {
 		return lanes[number].Name
 	}
 	return ""
 }
 
-// laneWeight returns how many calls there are for one of a lane while somebody waits in
+// LaneWeight returns how many calls there are for one of a lane while somebody waits in
 // each lane: 1 in a room without lanes.
-func (s *Settings) laneWeight(number int) float64 {
-	lanes := s.lanes()
+func (s *Settings) LaneWeight(number int) float64 {
+	lanes := s.LanesByNumber()
 	own, all := int64(1), int64(0)
 	for i, lane := range lanes {
 		all += lane.Share

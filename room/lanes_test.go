@@ -46,14 +46,14 @@ func TestLanesHaveTheirShares(t *testing.T) {
 func TestLanesOfASetting(t *testing.T) {
 	s := Settings{Lanes: "vip=20, members=30,public=50"}
 	for name, want := range map[string]int{"public": 0, "members": 1, "vip": 2, "": 0, "gold": 0} {
-		if got := s.laneOf(name); got != want {
+		if got := s.LaneNumber(name); got != want {
 			t.Errorf("%q is lane %d, want %d", name, got, want)
 		}
 	}
-	if w := s.laneWeight(2); w != 5 || s.laneName(2) != "vip" || s.laneName(3) != "" || s.laneWeight(3) != 100 {
-		t.Errorf("the weight of vip is %v, and of a lane that was removed %v", w, s.laneWeight(3))
+	if w := s.LaneWeight(2); w != 5 || s.LaneName(2) != "vip" || s.LaneName(3) != "" || s.LaneWeight(3) != 100 {
+		t.Errorf("the weight of vip is %v, and of a lane that was removed %v", w, s.LaneWeight(3))
 	}
-	if w := (&Settings{}).laneWeight(0); w != 1 {
+	if w := (&Settings{}).LaneWeight(0); w != 1 {
 		t.Errorf("the weight in a room without lanes is %v", w)
 	}
 }

@@ -220,7 +220,7 @@ func (s Settings) WithDefaults() Settings {
 	s.AbandonAfter = cmp.Or(s.AbandonAfter, DefaultAbandonAfter)
 	s.Grace = cmp.Or(s.Grace, DefaultGrace)
 	s.MaxWaiting = cmp.Or(s.MaxWaiting, DefaultMaxWaiting)
-	if s.limit() == Auto {
+	if s.Limit() == Auto {
 		s.AutoMin = cmp.Or(s.AutoMin, DefaultAutoMin)
 		s.AutoMax = cmp.Or(s.AutoMax, max(DefaultAutoMax, s.AutoMin))
 	}
@@ -245,8 +245,8 @@ func (s Settings) WithDefaults() Settings {
 	return s
 }
 
-// limit returns the setting that bounds who is let in: the capacity or the batch.
-func (s *Settings) limit() int64 {
+// Limit returns the setting that bounds who is let in: the capacity or the batch.
+func (s *Settings) Limit() int64 {
 	if s.Mode == Park {
 		return s.Batch
 	}
@@ -254,7 +254,8 @@ func (s *Settings) limit() int64 {
 }
 
 // Validate returns nil if a room can have these settings, and a *SettingsError otherwise.
-// Zero values are defaults.
+// Zero values are defaults. It does not compile the expression of Repeats: the engine's
+// ValidateSettings does.
 func (s Settings) Validate() error {
 	s = s.WithDefaults()
 	for i := range settingFields {
@@ -292,7 +293,7 @@ func (f *settingField) otherMode(mode Mode) *SettingsError {
 // checkTogether checks rules that involve several settings.
 func (s *Settings) checkTogether() error {
 	switch {
-	case s.limit() != Auto && s.AutoMin+s.AutoMax != 0:
+	case s.Limit() != Auto && s.AutoMin+s.AutoMax != 0:
 		return &SettingsError{"auto_min", `and auto_max bound a capacity or batch that is "auto": leave them out`}
 	case s.AutoMin > s.AutoMax:
 		return &SettingsError{"auto_min", fmt.Sprintf("is above auto_max, which is %d", s.AutoMax)}
@@ -320,7 +321,7 @@ func (s *Settings) checkTogether() error {
 
 // The bounds of settings, as documented on Settings.
 const (
-	maxVisitors = 10_000_000
+	MaxVisitors = 10_000_000
 	maxRenewals = 1_000
 	maxRules    = 100
 	maxJoins    = 1_000_000

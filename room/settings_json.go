@@ -42,12 +42,12 @@ var settingFields = []settingField{
 	orAuto("batch", func(s *Settings) *int64 { return &s.Batch }).only(Park).requires(),
 	lasting("interval_ms", minWindow, maxInterval, func(s *Settings) *time.Duration { return &s.Interval }).only(Park).requires(),
 	lasting("stay_ms", minWindow, maxVisit, func(s *Settings) *time.Duration { return &s.Stay }).only(Park).requires(),
-	whole("auto_min", 1, maxVisitors, func(s *Settings) *int64 { return &s.AutoMin }).optionally(),
-	whole("auto_max", 1, maxVisitors, func(s *Settings) *int64 { return &s.AutoMax }).optionally(),
+	whole("auto_min", 1, MaxVisitors, func(s *Settings) *int64 { return &s.AutoMin }).optionally(),
+	whole("auto_max", 1, MaxVisitors, func(s *Settings) *int64 { return &s.AutoMax }).optionally(),
 	lasting("claim_window_ms", minWindow, maxClaim, func(s *Settings) *time.Duration { return &s.ClaimWindow }),
 	lasting("abandon_after_ms", minWindow, maxSilence, func(s *Settings) *time.Duration { return &s.AbandonAfter }),
 	graceField(),
-	whole("max_waiting", 1, maxVisitors, func(s *Settings) *int64 { return &s.MaxWaiting }),
+	whole("max_waiting", 1, MaxVisitors, func(s *Settings) *int64 { return &s.MaxWaiting }),
 	choice("method", func(s *Settings) *Method { return &s.Method }, FIFO, Lottery),
 	moment("opens_at", func(s *Settings) *time.Time { return &s.OpensAt }),
 	moment("prequeue_from", func(s *Settings) *time.Time { return &s.PrequeueFrom }),
@@ -122,7 +122,7 @@ func whole[T int | int64](name string, low, high int64, at func(*Settings) *T) s
 
 // orAuto is a number of visitors, or "auto".
 func orAuto(name string, at func(*Settings) *int64) settingField {
-	field := whole(name, 1, maxVisitors, at)
+	field := whole(name, 1, MaxVisitors, at)
 	check, parse, value := field.check, field.parse, field.value
 	field.give += `, or "auto"`
 	field.check = func(s *Settings) *SettingsError {

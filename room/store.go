@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -215,3 +216,9 @@ var (
 	// ErrClosed: the store or engine is closed.
 	ErrClosed = errors.New("closed")
 )
+
+// String returns the ID: the secret is not for logs.
+func (k SigningKey) String() string { return "key " + k.ID }
+
+// LogValue is the ID: the secret is not for logs.
+func (k SigningKey) LogValue() slog.Value { return slog.StringValue(k.String()) }

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
@@ -89,7 +90,7 @@ type eventsWorld struct {
 	log    *simLog
 }
 
-func (w *eventsWorld) open() (*pebblestore.Store, *bulk.Engine) {
+func (w *eventsWorld) open() (*pebblestore.Store, *engine.Engine) {
 	w.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	config := bulk.Config{RequestsPerSecond: 300, Workers: 20, MaxCrashes: 100}
@@ -107,7 +108,7 @@ func (w *eventsWorld) open() (*pebblestore.Store, *bulk.Engine) {
 		}
 		return job.Payload, nil
 	})
-	engine, err := bulk.New(store, mux, config, bulk.WithLogger(quiet), bulk.WithPublisher(w.log))
+	engine, err := engine.New(store, mux, config, engine.WithLogger(quiet), engine.WithPublisher(w.log))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func (l *simLog) fork() *simLog {
 	return c
 }
 
-func (w *eventsWorld) submit(engine *bulk.Engine, tenant int) {
+func (w *eventsWorld) submit(engine *engine.Engine, tenant int) {
 	w.t.Helper()
 	ctx, id := context.Background(), fmt.Sprint("action-", tenant)
 	spec := bulk.Spec{ID: id, Tenant: "tenant of " + id, Type: "call", Aggregate: []string{"count"}}

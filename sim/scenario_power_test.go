@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
@@ -47,7 +48,7 @@ type powerLoss struct {
 }
 
 // open starts an engine on the data of the disk.
-func (p *powerLoss) open() (*pebblestore.Store, *bulk.Engine) {
+func (p *powerLoss) open() (*pebblestore.Store, *engine.Engine) {
 	p.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	config := bulk.Config{RequestsPerSecond: 300, Workers: 20}
@@ -63,7 +64,7 @@ func (p *powerLoss) open() (*pebblestore.Store, *bulk.Engine) {
 		}
 		return job.Payload, nil
 	})
-	engine, err := bulk.New(store, mux, config, bulk.WithLogger(log))
+	engine, err := engine.New(store, mux, config, engine.WithLogger(log))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -73,7 +74,7 @@ func (p *powerLoss) open() (*pebblestore.Store, *bulk.Engine) {
 	return store, engine
 }
 
-func (p *powerLoss) close(store *pebblestore.Store, engine *bulk.Engine) {
+func (p *powerLoss) close(store *pebblestore.Store, engine *engine.Engine) {
 	p.t.Helper()
 	if err := errors.Join(engine.Stop(context.Background()), store.Close()); err != nil {
 		p.t.Error(err)
@@ -94,7 +95,7 @@ func (p *powerLoss) run(d time.Duration) {
 }
 
 // upload continues the upload of an action until it is sealed or the time is over.
-func (p *powerLoss) upload(engine *bulk.Engine, id string, over time.Time) {
+func (p *powerLoss) upload(engine *engine.Engine, id string, over time.Time) {
 	p.t.Helper()
 	ctx := context.Background()
 	action, _, err := engine.Create(ctx, bulk.Spec{ID: id, Tenant: "tenant of " + id, Type: "call", Aggregate: []string{"count", "sum:n"}})

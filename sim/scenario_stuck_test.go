@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // TestTypesThatStandStill checks that other job types proceed, under a limit of ten per second,
@@ -54,7 +55,7 @@ func TestRemoteTypesUnderALowLimit(t *testing.T) {
 				t.Fatalf("leased %d jobs, error %v", len(jobs), err)
 			}
 			for _, j := range jobs {
-				verdicts, err := w.engine.Settle(context.Background(), []bulk.Report{{Lease: j.Lease, Kind: bulk.Succeeded}})
+				verdicts, err := w.engine.Settle(context.Background(), []engine.Report{{Lease: j.Lease, Kind: bulk.Succeeded}})
 				if err != nil || verdicts[0] != bulk.Accepted {
 					t.Fatal(verdicts, err)
 				}

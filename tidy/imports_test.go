@@ -110,6 +110,32 @@ func TestNoTestCodeInTheBinary(t *testing.T) {
 	}
 }
 
+// A program that calls a server must not contain the engine's libraries: they would be its own to
+// load, to audit and to update.
+func TestClientsAreLight(t *testing.T) {
+	for client, may := range light {
+		met := map[string]bool{}
+		for path := range strings.Lines(string(output(t, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./"+client))) {
+			path = strings.TrimSpace(path)
+			i := slices.IndexFunc(may, func(name string) bool {
+				return path == name || !strings.HasPrefix(name, module) && within(path, name)
+			})
+			switch {
+			case path == "":
+			case i < 0 || within(path, otelSDK) || within(path, otelExporters):
+				t.Errorf("%s draws in %s: move what needs it into the part's engine, or a package that only engine and stores import", client, path)
+			default:
+				met[may[i]] = true
+			}
+		}
+		for _, name := range may {
+			if !met[name] {
+				t.Errorf("%s no longer needs %s: remove it from light in tidy/rules_test.go", client, name)
+			}
+		}
+	}
+}
+
 // A template of the standard library may call any method by its name, so the linker
 // keeps every method of every type: 18 MB of the binary.
 func TestNoTemplatesThatKeepAllMethods(t *testing.T) {

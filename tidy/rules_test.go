@@ -31,15 +31,15 @@ var packages = map[string]rule{
 	"internal/cli/top":     {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"access", "access/audit", "bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"access", "access/api", "access/audit", "access/filestore", "access/jwks", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/bundle", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
+		"access", "access/api", "access/audit", "access/filestore", "access/jwks", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/engine", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/bundle", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/engine", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
 	}},
 	"internal/cli/bulk/intake":    {imports: []string{"bulk", "bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/term"}},
-	"internal/cli/bulk/local":     {imports: []string{"bulk", "bulk/api", "bulk/pebblestore", "bulk/webhook", "ops"}},
-	"internal/cli/bulk/localtest": {imports: []string{"bulk", "bulk/webhook", "internal/cli/bulk/local"}, testOnly: true},
-	"internal/cli/bulk/report":    {imports: []string{"bulk", "internal/cli/term"}},
+	"internal/cli/bulk/local":     {imports: []string{"bulk", "bulk/api", "bulk/engine", "bulk/pebblestore", "bulk/webhook", "ops"}},
+	"internal/cli/bulk/localtest": {imports: []string{"bulk", "bulk/engine", "bulk/webhook", "internal/cli/bulk/local"}, testOnly: true},
+	"internal/cli/bulk/report":    {imports: []string{"bulk", "bulk/engine", "internal/cli/term"}},
 	"internal/cli/room":           {imports: []string{"config", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "room", "room/client"}},
 	"internal/cli/topic": {imports: []string{
 		"bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/profile", "internal/cli/remote", "internal/cli/term", "ops", "topic", "topic/api", "topic/catalog", "topic/convert", "topic/filestore", "topic/migrate", "topic/natsstore",
@@ -49,11 +49,11 @@ var packages = map[string]rule{
 	"internal/cli/cluster": {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term", "topic/api"}},
 	"internal/cli/data":    {imports: []string{"access", "access/filestore", "bulk/pebblestore", "internal/backup", "internal/bundle", "internal/cli/brokers", "internal/cli/exit", "internal/cli/remote", "internal/cli/term", "internal/connlimit", "room/pebblestore", "topic/filestore"}},
 	"internal/cli/demo": {imports: []string{
-		"bulk", "bulk/upload", "bulk/webhook", "examples", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/cli/term", "lifecycle", "ops", "room", "room/api", "room/client", "room/gate", "room/pebblestore", "room/watch", "topic", "topic/broker", "topic/filestore", "topic/kafka",
+		"bulk", "bulk/engine", "bulk/upload", "bulk/webhook", "examples", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/cli/term", "lifecycle", "ops", "room", "room/api", "room/client", "room/engine", "room/gate", "room/pebblestore", "room/watch", "topic", "topic/broker", "topic/filestore", "topic/kafka",
 	}},
-	"internal/cli/clitest": {imports: []string{"internal/cli/exit", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/storetest"}, testOnly: true},
+	"internal/cli/clitest": {imports: []string{"internal/cli/exit", "internal/testkit/until", "topic", "topic/api", "topic/broker", "topic/kafka", "topic/storetest"}, testOnly: true},
 
-	"config": {imports: []string{"access", "bulk", "bulk/webhook", "room", "topic", "internal/spelling"}},
+	"config": {imports: []string{"access", "bulk", "bulk/webhook", "room", "topic", "internal/spelling", "room/engine"}},
 	"ops":    {imports: []string{"access", "access/audit", "internal/connlimit", "internal/edge", "internal/edge/problem", "internal/retry", "lifecycle"}, refuses: []string{"google.golang.org/grpc"}},
 
 	"access":            {imports: []string{"internal/clientnet", "lifecycle"}, refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"}},
@@ -65,20 +65,25 @@ var packages = map[string]rule{
 	"access/metastore":  {imports: []string{"access", "topic"}, refuses: []string{"net", pebble, nats}},
 	"access/storetest":  {imports: []string{"access"}, testOnly: true},
 
-	"web": {imports: []string{"access", "access/audit", "bulk", "lifecycle", "room", "topic", "topic/broker", "topic/group"}, refuses: []string{pebble, nats, redis}},
+	"web": {imports: []string{"access", "access/audit", "bulk", "bulk/engine", "lifecycle", "room", "room/engine", "topic", "topic/broker", "topic/group"}, refuses: []string{pebble, nats, redis}},
 
 	"bulk": {
-		imports: []string{"bulk/aggregate", "internal/autorate", "internal/cron", "internal/ranks", "internal/urlprefix", "lifecycle"},
+		imports: []string{"internal/autorate", "internal/ranks", "internal/urlprefix"},
+		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters, cel, prometheus},
+	},
+	"bulk/engine": {
+		imports: []string{"bulk", "bulk/aggregate", "bulk/keys", "internal/cron", "internal/ranks", "lifecycle"},
 		refuses: []string{"net/http", "os", pebble, "github.com/spf13", otelSDK, otelExporters},
 	},
-	"bulk/api":         {imports: []string{"access", "access/audit", "bulk", "bulk/api/wire", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
+	"bulk/keys":        {imports: []string{"bulk"}, refuses: []string{pebble, "net", "os"}},
+	"bulk/api":         {imports: []string{"access", "access/audit", "bulk", "bulk/api/wire", "bulk/engine", "bulk/upload", "internal/edge", "internal/tracing"}, refuses: []string{pebble}},
 	"bulk/api/wire":    {imports: []string{"internal/edge/problem"}, refuses: []string{pebble, "net"}},
-	"bulk/pebblestore": {imports: []string{"bulk", "internal/pebblekv", "internal/ranks"}, refuses: []string{"net"}},
-	"bulk/redisstore":  {imports: []string{"bulk", "bulk/aggregate", "internal/rediskv", "internal/retry", "lifecycle"}, refuses: []string{pebble}},
+	"bulk/pebblestore": {imports: []string{"bulk", "bulk/keys", "internal/pebblekv", "internal/ranks"}, refuses: []string{"net"}},
+	"bulk/redisstore":  {imports: []string{"bulk", "bulk/keys", "internal/rediskv", "internal/retry", "lifecycle"}, refuses: []string{pebble}},
 	"bulk/client":      {imports: []string{"bulk", "bulk/api/wire", "internal/jsonclient", "lifecycle"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
-	"bulk/bulktest":    {imports: []string{"bulk", "bulk/pebblestore"}, testOnly: true},
+	"bulk/bulktest":    {imports: []string{"bulk", "bulk/engine", "bulk/pebblestore"}, testOnly: true},
 	"bulk/storetest":   {imports: []string{"bulk", "internal/testkit/rapidtest"}, testOnly: true, virtualTime: true},
-	"bulk/aggregate":   {refuses: []string{pebble, "net"}},
+	"bulk/aggregate":   {imports: []string{"bulk"}, refuses: []string{pebble, "net"}},
 	"bulk/upload":      {refuses: []string{pebble, "net"}},
 	"bulk/webhook":     {imports: []string{"bulk", "internal/tracing"}, refuses: []string{pebble}},
 
@@ -115,15 +120,19 @@ var packages = map[string]rule{
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},
-	"room/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem", "lifecycle", "room", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
-	"room/watch":      {imports: []string{"internal/ranks", "lifecycle", "room"}, refuses: []string{pebble, redis}},
+	"room/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem", "lifecycle", "room", "room/engine", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
+	"room/watch":      {imports: []string{"internal/ranks", "lifecycle", "room", "room/engine"}, refuses: []string{pebble, redis}},
 	"room/gate": {
-		imports: []string{"room", "room/proxied", "room/watch"},
+		imports: []string{"room", "room/engine", "room/proxied", "room/watch"},
 		refuses: []string{pebble, redis},
 	},
 	"room/pebblestore": {imports: []string{"internal/pebblekv", "internal/ranks", "room"}, refuses: []string{"net"}},
 	"room": {
-		imports: []string{"internal/autorate", "internal/clientnet", "internal/cron", "internal/spelling", "lifecycle"},
+		imports: []string{"internal/spelling"},
+		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13", prometheus, jwt},
+	},
+	"room/engine": {
+		imports: []string{"internal/autorate", "internal/clientnet", "internal/cron", "lifecycle", "room"},
 		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
 	},
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},
@@ -149,20 +158,20 @@ var packages = map[string]rule{
 	"internal/urlprefix":     {refuses: []string{"github.com", "net/http", "os"}},
 	"internal/spelling":      {refuses: []string{"github.com", "net", "os"}},
 	"examples":               {},
-	"examples/embedded":      {imports: []string{"bulk", "bulk/pebblestore"}},
+	"examples/embedded":      {imports: []string{"bulk", "bulk/engine", "bulk/pebblestore"}},
 	"sdk/go":                 {imports: []string{"bulk", "bulk/api/wire", "bulk/client", "room/client"}},
-	"examples/typed":         {imports: []string{"bulk", "bulk/pebblestore"}},
+	"examples/typed":         {imports: []string{"bulk", "bulk/engine", "bulk/pebblestore"}},
 
-	"examples/room-middleware": {imports: []string{"room", "room/gate", "room/pebblestore", "room/watch"}},
+	"examples/room-middleware": {imports: []string{"room", "room/engine", "room/gate", "room/pebblestore", "room/watch"}},
 	"examples/room-pass":       {},
 
 	"examples/topic-at-most-once":  {},
 	"examples/topic-at-least-once": {},
 	"examples/topic-exactly-once":  {},
-	"examples/kill":                {imports: []string{"topic", "topic/broker", "topic/filestore", "topic/kafka"}, testOnly: true},
+	"examples/kill":                {imports: []string{"internal/testkit/until", "topic", "topic/broker", "topic/filestore", "topic/kafka"}, testOnly: true},
 
 	// Modules of their own.
-	"bench":                    {imports: []string{"bulk", "bulk/pebblestore", "bulk/redisstore", "room", "room/redisstore"}},
+	"bench":                    {imports: []string{"bulk", "bulk/engine", "bulk/pebblestore", "bulk/redisstore", "room", "room/redisstore"}},
 	"bench/cmd/compare":        {imports: []string{"bench"}},
 	"outbox":                   {imports: []string{"bulk/api/wire", "bulk/client", "internal/retry"}},
 	"outbox/cmd/sluice-outbox": {imports: []string{"bulk/client", "outbox"}},
@@ -196,12 +205,29 @@ var packages = map[string]rule{
 const (
 	pebble = "github.com/cockroachdb/pebble"
 	nats   = "github.com/nats-io"
-	cel    = "github.com/google/cel-go"
+	cel    = "cel.dev/cel-go"
 	redis  = "github.com/redis"
 
+	prometheus    = "github.com/prometheus"
+	jwt           = "github.com/golang-jwt"
+	otelAPI       = "go.opentelemetry.io/otel"
 	otelSDK       = "go.opentelemetry.io/otel/sdk"
 	otelExporters = "go.opentelemetry.io/otel/exporters"
 )
+
+// light are all packages outside the standard library that programs which call a server contain, by
+// the package with which they call it. A name stands for the packages below it too.
+var light = map[string][]string{
+	"bulk/client": {
+		module + "/bulk", module + "/bulk/api/wire", module + "/bulk/client", module + "/internal/autorate", module + "/internal/edge/problem",
+		module + "/internal/jsonclient", module + "/internal/ranks", module + "/internal/retry", module + "/internal/urlprefix", module + "/lifecycle",
+		otelAPI, "github.com/cespare/xxhash/v2",
+	},
+	"room/client": {
+		module + "/internal/edge/problem", module + "/internal/jsonclient", module + "/internal/retry", module + "/internal/spelling",
+		module + "/room", module + "/room/client",
+	},
+}
 
 // notInTheBinary are packages that only tests need.
 var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/anishathalye/porcupine"}

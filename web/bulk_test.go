@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // fakeBulk has some actions, in the order of their creation.
@@ -18,13 +19,13 @@ type fakeBulk struct {
 	actions  []bulk.Action
 	looked   int
 	letters  []bulk.DeadLetter
-	why      bulk.Explanation
+	why      engine.Explanation
 	settings bulk.Settings
 	rate     float64
-	load     bulk.FoundLoad
-	forces   []bulk.Workforce
+	load     engine.FoundLoad
+	forces   []engine.Workforce
 	planned  []bulk.Schedule
-	changed  bulk.Changed
+	changed  engine.Changed
 	did      []string
 	err      error
 }
@@ -67,11 +68,11 @@ func (f *fakeBulk) DeadLetters(_ context.Context, id string, from int64, limit i
 	return page, nil
 }
 
-func (f *fakeBulk) Why(context.Context, string, int64) (bulk.Explanation, error) { return f.why, nil }
-func (f *fakeBulk) EstimatedFinish(string) time.Time                             { return time.Time{} }
-func (f *fakeBulk) Settings(context.Context) (bulk.Settings, error)              { return f.settings, nil }
-func (f *fakeBulk) FoundRate(context.Context, string) (float64, error)           { return f.rate, nil }
-func (f *fakeBulk) FoundLoad(string) bulk.FoundLoad                              { return f.load }
+func (f *fakeBulk) Why(context.Context, string, int64) (engine.Explanation, error) { return f.why, nil }
+func (f *fakeBulk) EstimatedFinish(string) time.Time                               { return time.Time{} }
+func (f *fakeBulk) Settings(context.Context) (bulk.Settings, error)                { return f.settings, nil }
+func (f *fakeBulk) FoundRate(context.Context, string) (float64, error)             { return f.rate, nil }
+func (f *fakeBulk) FoundLoad(string) engine.FoundLoad                              { return f.load }
 
 func (f *fakeBulk) act(verb, id string) (bulk.Action, error) {
 	f.did = append(f.did, verb+" "+id)
@@ -92,15 +93,15 @@ func (f *fakeBulk) Replay(_ context.Context, id string, _ bulk.FailureFilter) (b
 	return f.act("replay", id)
 }
 
-func (f *fakeBulk) Change(_ context.Context, c bulk.Change) (bulk.Changed, error) {
+func (f *fakeBulk) Change(_ context.Context, c engine.Change) (engine.Changed, error) {
 	if !c.DryRun {
 		f.did = append(f.did, fmt.Sprintf("%s of %s%s %s %s", c.Do, c.Tenant, c.Callee, c.Only.Cause, c.Only.Since.Format("01-02T15:04")))
 	}
 	return f.changed, f.err
 }
 
-func (f *fakeBulk) Workforces(context.Context) ([]bulk.Workforce, error) { return f.forces, nil }
-func (f *fakeBulk) Schedules(context.Context) ([]bulk.Schedule, error)   { return f.planned, nil }
+func (f *fakeBulk) Workforces(context.Context) ([]engine.Workforce, error) { return f.forces, nil }
+func (f *fakeBulk) Schedules(context.Context) ([]bulk.Schedule, error)     { return f.planned, nil }
 
 func (f *fakeBulk) Schedule(_ context.Context, name string) (bulk.Schedule, error) {
 	for _, s := range f.planned {
@@ -189,7 +190,7 @@ func nextOf(page string) string {
 func TestActionShowsItsCountsWhyItWaitsAndItsFailures(t *testing.T) {
 	a := bulk.Action{Spec: bulk.Spec{ID: "invoices", Tenant: hostile, Target: &bulk.Target{Name: "mail", URL: "https://user:secret@mail.example/x"}}, Status: bulk.Running, Total: 2000,
 		Counts: bulk.Counts{Received: 2000, Succeeded: 1200, Failed: 60, InFlight: 40, Ready: 100, Pending: 593, NonReady: [4]int64{0, 7, 0, 0}}}
-	f := &fakeBulk{actions: []bulk.Action{a}, why: bulk.Explanation{Reason: bulk.WhyTenantLimit, Text: "the limit is 5 a second"}}
+	f := &fakeBulk{actions: []bulk.Action{a}, why: engine.Explanation{Reason: engine.WhyTenantLimit, Text: "the limit is 5 a second"}}
 	for i := range 60 {
 		f.letters = append(f.letters, bulk.DeadLetter{Index: int64(i), Payload: []byte(hostile), Error: hostile})
 	}
@@ -213,7 +214,7 @@ func TestActionShowsItsCountsWhyItWaitsAndItsFailures(t *testing.T) {
 }
 
 func TestTenantsAndTargets(t *testing.T) {
-	f := &fakeBulk{rate: 12.5, load: bulk.FoundLoad{Concurrency: 9, DownSince: time.Now().Add(-time.Minute)}, settings: bulk.Settings{
+	f := &fakeBulk{rate: 12.5, load: engine.FoundLoad{Concurrency: 9, DownSince: time.Now().Add(-time.Minute)}, settings: bulk.Settings{
 		Tenants: map[string]bulk.Tenant{hostile: {Weight: 3, RequestsPerSecond: 50}},
 		Targets: map[string]bulk.TargetLimits{"mail": {Auto: true, URLPrefix: "https://mail.example/", Secrets: []string{"whsec_secret"}}},
 	}}

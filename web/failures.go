@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // letterRow is a job that failed permanently, in a list of those of several actions.
@@ -40,7 +41,7 @@ func (d *Dashboard) deadLetters(r *request) (string, any, error) {
 		return "", nil, err
 	}
 	filter.After, filter.Limit = r.get("after"), pageSize
-	found, err := bulk.FindLetters(r.Context(), d.options.Bulk, filter)
+	found, err := engine.FindLetters(r.Context(), d.options.Bulk, filter)
 	if err != nil {
 		return "", nil, wrongField(err)
 	}
@@ -72,7 +73,7 @@ func selection(query url.Values) url.Values {
 }
 
 // letterFilter returns what a selection selects.
-func letterFilter(query url.Values) (f bulk.LetterFilter, err error) {
+func letterFilter(query url.Values) (f engine.LetterFilter, err error) {
 	f.Tenant, f.Callee, f.Cause, f.Error = query.Get("tenant"), query.Get("type"), query.Get("cause"), query.Get("error")
 	if query.Has("since") {
 		f.Since, err = parseTime(query.Get("since"))
@@ -85,7 +86,7 @@ func letterFilter(query url.Values) (f bulk.LetterFilter, err error) {
 
 // wrongField gives the error of a wrong parameter the status of one.
 func wrongField(err error) error {
-	if errors.As(err, new(*bulk.ChangeError)) {
+	if errors.As(err, new(*engine.ChangeError)) {
 		return &statusError{http.StatusBadRequest, err}
 	}
 	return err
@@ -107,7 +108,7 @@ func askReplay(d *Dashboard, r *request, name, _ string) (string, error) {
 	if !a.Replayable() {
 		return "", &bulk.TransitionError{ID: name, From: a.Status, Why: "its failures can be replayed when it has finished"}
 	}
-	would, err := d.options.Bulk.Change(r.Context(), bulk.Change{Do: bulk.DoReplay, Action: name, DryRun: true})
+	would, err := d.options.Bulk.Change(r.Context(), engine.Change{Do: engine.DoReplay, Action: name, DryRun: true})
 	if err == nil && would.Changed == 0 {
 		err = &bulk.TransitionError{ID: name, From: a.Status, Why: "it has no dead letters to replay"}
 	}
@@ -115,13 +116,13 @@ func askReplay(d *Dashboard, r *request, name, _ string) (string, error) {
 }
 
 // replayOf is the change that replays the dead letters of an encoded selection.
-func replayOf(name string) (bulk.Change, error) {
+func replayOf(name string) (engine.Change, error) {
 	query, err := url.ParseQuery(name)
 	if err != nil {
-		return bulk.Change{}, &statusError{http.StatusBadRequest, err}
+		return engine.Change{}, &statusError{http.StatusBadRequest, err}
 	}
 	f, err := letterFilter(query)
-	return bulk.Change{Do: bulk.DoReplay, Tenant: f.Tenant, Callee: f.Callee, Only: f.FailureFilter}, err
+	return engine.Change{Do: engine.DoReplay, Tenant: f.Tenant, Callee: f.Callee, Only: f.FailureFilter}, err
 }
 
 func askReplayFound(d *Dashboard, r *request, name, _ string) (string, error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 var failedAt = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
@@ -55,7 +56,7 @@ func TestDeadLettersOfAllActions(t *testing.T) {
 				}
 				seen[id+index] = true
 			}
-			if f.looked > bulk.MaxLetterActions {
+			if f.looked > engine.MaxLetterActions {
 				t.Fatalf("%s looks at %d actions", target, f.looked)
 			}
 			target = strings.Replace(nextOf(page), "/ui/bulk", "/ui/bulk/failures", 1)
@@ -78,7 +79,7 @@ func TestDeadLettersOfAllActions(t *testing.T) {
 // Asking for a replay counts what would run, and changes nothing.
 func TestReplayAsksWithACount(t *testing.T) {
 	f := failedActions(6)
-	f.changed = bulk.Changed{Changed: 2, Jobs: 7}
+	f.changed = engine.Changed{Changed: 2, Jobs: 7}
 	d := newTest(t, Options{Bulk: f})
 	says(t, text(t, d, "/ui/bulk/action?name=a00000"), "Run the failures again")
 	if page := text(t, d, "/ui/bulk/action?name=a00001"); strings.Contains(page, "Run the failures again") {
@@ -93,7 +94,7 @@ func TestReplayAsksWithACount(t *testing.T) {
 	says(t, text(t, d, link), "(Tenant acme, Cause 5xx, From (UTC) 2026-01-02T03:00)", "Actions: 2. Jobs: 7.")
 	f.changed.Next = "a00002"
 	says(t, text(t, d, link), "There are more")
-	f.changed = bulk.Changed{}
+	f.changed = engine.Changed{}
 	if w := ask(d, "GET", "/ui/act?do=replay_action&name=a00001", ""); w.Code != http.StatusConflict {
 		t.Errorf("nothing to replay: %d", w.Code)
 	}

@@ -7,30 +7,32 @@ import (
 
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/room"
+	roomengine "github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/group"
 )
 
-// Bulk is what the dashboard needs of bulk's engine; bulk.Engine says what each method promises.
+// Bulk is what the dashboard needs of bulk's engine; its Engine says what each method promises.
 type Bulk interface {
 	Action(ctx context.Context, id string) (bulk.Action, error)
 	Actions(ctx context.Context, filter bulk.ActionFilter) ([]bulk.Action, error)
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error)
-	Why(ctx context.Context, id string, index int64) (bulk.Explanation, error)
+	Why(ctx context.Context, id string, index int64) (engine.Explanation, error)
 	EstimatedFinish(id string) time.Time
 	Settings(ctx context.Context) (bulk.Settings, error)
 	FoundRate(ctx context.Context, target string) (float64, error)
-	FoundLoad(target string) bulk.FoundLoad
+	FoundLoad(target string) engine.FoundLoad
 
 	Pause(ctx context.Context, id string) (bulk.Action, error)
 	Resume(ctx context.Context, id string) (bulk.Action, error)
 	Cancel(ctx context.Context, id string) (bulk.Action, error)
 	Replay(ctx context.Context, id string, only bulk.FailureFilter) (bulk.Action, error)
-	Change(ctx context.Context, c bulk.Change) (bulk.Changed, error)
+	Change(ctx context.Context, c engine.Change) (engine.Changed, error)
 
-	Workforces(ctx context.Context) ([]bulk.Workforce, error)
+	Workforces(ctx context.Context) ([]engine.Workforce, error)
 	Schedules(ctx context.Context) ([]bulk.Schedule, error)
 	Schedule(ctx context.Context, name string) (bulk.Schedule, error)
 	PauseSchedule(ctx context.Context, name string) (bulk.Schedule, error)
@@ -39,13 +41,13 @@ type Bulk interface {
 	RemoveSchedule(ctx context.Context, name string) error
 }
 
-// Rooms is what the dashboard needs of room's engine; room.Engine says what each method promises.
+// Rooms is what the dashboard needs of room's engine; its Engine says what each method promises.
 type Rooms interface {
-	Room(ctx context.Context, name string) (room.View, error)
-	Rooms(ctx context.Context, after string, limit int) (views []room.View, more bool, err error)
-	PutRoom(ctx context.Context, name string, s room.Settings) (view room.View, created bool, err error)
-	Pause(ctx context.Context, name string) (room.View, error)
-	Resume(ctx context.Context, name string) (room.View, error)
+	Room(ctx context.Context, name string) (roomengine.View, error)
+	Rooms(ctx context.Context, after string, limit int) (views []roomengine.View, more bool, err error)
+	PutRoom(ctx context.Context, name string, s room.Settings) (view roomengine.View, created bool, err error)
+	Pause(ctx context.Context, name string) (roomengine.View, error)
+	Resume(ctx context.Context, name string) (roomengine.View, error)
 }
 
 // Topics is what the dashboard needs of topic's broker; broker.Broker says what each method

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 type roomRow struct {
@@ -74,7 +75,7 @@ func (d *Dashboard) showRooms() {
 }
 
 // room returns a room as lists show it.
-func (l *uiLanguage) room(v *room.View) roomRow {
+func (l *uiLanguage) room(v *engine.View) roomRow {
 	s := v.Room.Settings.WithDefaults()
 	row := roomRow{
 		Name: v.Room.Name, To: roomPath(v.Room.Name), State: l.phase(v.Phase), Mode: l.word("room.", string(s.Mode)), Teller: s.Mode == room.Teller,
@@ -101,7 +102,7 @@ func (l *uiLanguage) phase(p room.Phase) pill {
 	return pill{class, l.word("phase.", string(p))}
 }
 
-func roomFacts(l *uiLanguage, v *room.View) []fact {
+func roomFacts(l *uiLanguage, v *engine.View) []fact {
 	s, status := v.Room.Settings.WithDefaults(), &v.Status
 	facts := []fact{
 		{l.t("room.entered"), number(status.Entered)}, {l.t("room.admitted"), number(status.CameIn())}, {l.t("room.noshows"), l.t("room.noshow_part", number(status.NoShows), percent(status.NoShows, status.Admitted))},
@@ -127,7 +128,7 @@ func roomFacts(l *uiLanguage, v *room.View) []fact {
 
 func roomsOn(d *Dashboard) bool { return d.options.Rooms != nil }
 
-func ofRoom(change func(Rooms, context.Context, string) (room.View, error)) func(context.Context, *Dashboard, string, string) error {
+func ofRoom(change func(Rooms, context.Context, string) (engine.View, error)) func(context.Context, *Dashboard, string, string) error {
 	return func(ctx context.Context, d *Dashboard, name, _ string) error {
 		_, err := change(d.options.Rooms, ctx, name)
 		return err
@@ -140,7 +141,7 @@ func askRoom(d *Dashboard, r *request, name, _ string) (string, error) {
 }
 
 // capacityOf returns the settings of a room with another capacity, or batch.
-func capacityOf(v *room.View, value string) (room.Settings, error) {
+func capacityOf(v *engine.View, value string) (room.Settings, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 1 {
 		return room.Settings{}, &room.SettingsError{Field: "capacity", Why: "is a whole number from 1 to 10,000,000"}
@@ -151,7 +152,7 @@ func capacityOf(v *room.View, value string) (room.Settings, error) {
 	} else {
 		s.Batch = n
 	}
-	return s, s.WithDefaults().Validate()
+	return s, engine.ValidateSettings(s)
 }
 
 func askCapacity(d *Dashboard, r *request, name, value string) (string, error) {
@@ -174,12 +175,12 @@ func askCapacity(d *Dashboard, r *request, name, value string) (string, error) {
 }
 
 func setCapacity(ctx context.Context, d *Dashboard, name, value string) error {
-	return d.changeRoom(ctx, name, func(v *room.View) (room.Settings, error) { return capacityOf(v, value) })
+	return d.changeRoom(ctx, name, func(v *engine.View) (room.Settings, error) { return capacityOf(v, value) })
 }
 
 // openRoom opens a room now instead of later.
 func openRoom(ctx context.Context, d *Dashboard, name, _ string) error {
-	return d.changeRoom(ctx, name, func(v *room.View) (room.Settings, error) {
+	return d.changeRoom(ctx, name, func(v *engine.View) (room.Settings, error) {
 		s := v.Room.Settings
 		s.OpensAt = v.Status.Now
 		if !s.PrequeueFrom.Before(s.OpensAt) {
@@ -189,7 +190,7 @@ func openRoom(ctx context.Context, d *Dashboard, name, _ string) error {
 	})
 }
 
-func (d *Dashboard) changeRoom(ctx context.Context, name string, f func(*room.View) (room.Settings, error)) error {
+func (d *Dashboard) changeRoom(ctx context.Context, name string, f func(*engine.View) (room.Settings, error)) error {
 	v, err := d.options.Rooms.Room(ctx, name)
 	if err != nil {
 		return err

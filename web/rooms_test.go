@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 func TestRoomsSayWhatTheyDo(t *testing.T) {
 	outflow := 0.5
 	now := time.Now()
-	shop := room.View{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 200}}, Phase: room.Queueing, Outflow: &outflow,
-		Waits:  &room.Waits{P50: 90 * time.Second, P95: 4 * time.Minute, Of: 60},
+	shop := engine.View{Room: engine.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 200}}, Phase: room.Queueing, Outflow: &outflow,
+		Waits:  &engine.Waits{P50: 90 * time.Second, P95: 4 * time.Minute, Of: 60},
 		Status: room.Status{Waiting: 60, Inside: 150, Admitted: 100, NoShows: 25, Now: now}}
-	fair := room.View{Room: room.Room{Name: "fair", Settings: room.Settings{Mode: room.Park, Batch: 500, Interval: time.Minute, OpensAt: now.Add(time.Hour)}},
+	fair := engine.View{Room: engine.Room{Name: "fair", Settings: room.Settings{Mode: room.Park, Batch: 500, Interval: time.Minute, OpensAt: now.Add(time.Hour)}},
 		Phase: room.Closed, Status: room.Status{Now: now}}
-	d := newTest(t, Options{Rooms: &fakeRooms{views: []room.View{fair, shop}}})
+	d := newTest(t, Options{Rooms: &fakeRooms{views: []engine.View{fair, shop}}})
 	says(t, text(t, d, "/ui/rooms"),
 		"fair closed opens in 60 min 0 500 a batch 0 0 – – amusement park", "shop queueing 150 of 200 60 30 about 2 min 25 % bank teller")
 	says(t, text(t, d, "/ui/rooms/room?name=fair"), "Open now", "Pause")
@@ -32,7 +33,7 @@ func TestRoomsSayWhatTheyDo(t *testing.T) {
 func TestRoomsArePaged(t *testing.T) {
 	f := &fakeRooms{}
 	for i := range 120 {
-		f.views = append(f.views, room.View{Room: room.Room{Name: fmt.Sprintf("room-%03d", i), Settings: room.Settings{Mode: room.Teller, Capacity: 1}}})
+		f.views = append(f.views, engine.View{Room: engine.Room{Name: fmt.Sprintf("room-%03d", i), Settings: room.Settings{Mode: room.Teller, Capacity: 1}}})
 	}
 	d := newTest(t, Options{Rooms: f})
 	for after, want := range map[string]int{"": 50, "room-049": 50, "room-099": 20} {
@@ -45,7 +46,7 @@ func TestRoomsArePaged(t *testing.T) {
 
 func TestActsOnRooms(t *testing.T) {
 	now := time.Now()
-	shop := room.View{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 100, OpensAt: now.Add(time.Hour), PrequeueFrom: now.Add(time.Minute)}},
+	shop := engine.View{Room: engine.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 100, OpensAt: now.Add(time.Hour), PrequeueFrom: now.Add(time.Minute)}},
 		Status: room.Status{Waiting: 500, Inside: 90, Now: now}}
 	for _, test := range []struct {
 		do, value, asks string
@@ -58,7 +59,7 @@ func TestActsOnRooms(t *testing.T) {
 		{do: "room_capacity", value: "80", asks: "nobody is let in until enough of the 90 inside have left", put: room.Settings{Mode: room.Teller, Capacity: 80, OpensAt: now.Add(time.Hour), PrequeueFrom: now.Add(time.Minute)}},
 		{do: "open_room", asks: "opens now", put: room.Settings{Mode: room.Teller, Capacity: 100, OpensAt: now}},
 	} {
-		f := &fakeRooms{views: []room.View{shop}}
+		f := &fakeRooms{views: []engine.View{shop}}
 		d := newTest(t, Options{Rooms: f})
 		form := url.Values{"do": {test.do}, "name": {"shop"}, "value": {test.value}}.Encode()
 		says(t, text(t, d, "/ui/act?"+form), test.asks)
@@ -72,7 +73,7 @@ func TestActsOnRooms(t *testing.T) {
 			t.Errorf("%s: did %q and put %+v", test.do, got, f.put)
 		}
 	}
-	f := &fakeRooms{views: []room.View{shop}}
+	f := &fakeRooms{views: []engine.View{shop}}
 	d := newTest(t, Options{Rooms: f})
 	for _, value := range []string{"", "0", "-5", "many", "10000001"} {
 		if w := ask(d, "POST", "/ui/act", "do=room_capacity&name=shop&value="+value); w.Code != http.StatusConflict || f.put != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 func TestSchedulesAndActsOnThem(t *testing.T) {
@@ -46,7 +47,7 @@ func TestSchedulesAndActsOnThem(t *testing.T) {
 }
 
 func TestWorkersByType(t *testing.T) {
-	f := &fakeBulk{forces: []bulk.Workforce{
+	f := &fakeBulk{forces: []engine.Workforce{
 		{Type: "mail", Workers: 5, Here: 2, InFlight: 4, Ready: 1, Waiting: 1000}, {Type: "report", Waiting: 7}, {Type: "zip", Ready: 3, Workers: 1, Idle: true},
 	}}
 	d := newTest(t, Options{Bulk: f})

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // fakeAccounts are the tokens by their secrets.
@@ -53,7 +54,7 @@ var tokens = fakeAccounts{
 
 // Without a token that may see everything, nothing is shown and nothing is done.
 func TestPagesNeedASignIn(t *testing.T) {
-	rooms := &fakeRooms{views: []room.View{{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Open}}}
+	rooms := &fakeRooms{views: []engine.View{{Room: engine.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Open}}}
 	d := newTest(t, Options{Accounts: tokens, Rooms: rooms, Bulk: &fakeBulk{actions: []bulk.Action{{Spec: bulk.Spec{ID: "x"}}}}})
 	for _, path := range []string{"", "bulk", "bulk/action?name=x", "bulk/tenants", "bulk/targets", "bulk/streams", "bulk/schedules", "bulk/schedule?name=x", "bulk/failures", "bulk/workers", "rooms", "rooms/room?name=shop", "topics", "topics/topic", "topics/records",
 		"topics/groups", "topics/group", "topics/reset", "topics/tail", "cluster", "access", "access/audit", "settings", "act?do=pause_room&name=shop", "none"} {
@@ -77,7 +78,7 @@ func TestPagesNeedASignIn(t *testing.T) {
 
 // Viewers read all but records, and see no button; operators act.
 func TestRolesOnPages(t *testing.T) {
-	rooms := &fakeRooms{views: []room.View{{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Open}}}
+	rooms := &fakeRooms{views: []engine.View{{Room: engine.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Open}}}
 	d := newTest(t, Options{Accounts: tokens, Rooms: rooms, Bulk: &fakeBulk{actions: []bulk.Action{{Spec: bulk.Spec{ID: "x"}, Status: bulk.Running}}}})
 	for _, test := range []struct {
 		secret  string

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // hostile is a name that would be markup.
@@ -19,23 +20,23 @@ const hostile = `<b onload="x">&'`
 
 // fakeRooms has some views.
 type fakeRooms struct {
-	views []room.View
+	views []engine.View
 	err   error
 	put   map[string]room.Settings
 	did   []string
 }
 
-func (f *fakeRooms) Room(_ context.Context, name string) (room.View, error) {
+func (f *fakeRooms) Room(_ context.Context, name string) (engine.View, error) {
 	for _, v := range f.views {
 		if v.Room.Name == name {
 			return v, f.err
 		}
 	}
-	return room.View{}, room.ErrNoRoom
+	return engine.View{}, room.ErrNoRoom
 }
 
-func (f *fakeRooms) Rooms(_ context.Context, after string, limit int) ([]room.View, bool, error) {
-	var views []room.View
+func (f *fakeRooms) Rooms(_ context.Context, after string, limit int) ([]engine.View, bool, error) {
+	var views []engine.View
 	for _, v := range f.views {
 		if v.Room.Name > after {
 			views = append(views, v)
@@ -44,19 +45,19 @@ func (f *fakeRooms) Rooms(_ context.Context, after string, limit int) ([]room.Vi
 	return views[:min(len(views), limit)], len(views) > limit, f.err
 }
 
-func (f *fakeRooms) PutRoom(_ context.Context, name string, s room.Settings) (room.View, bool, error) {
+func (f *fakeRooms) PutRoom(_ context.Context, name string, s room.Settings) (engine.View, bool, error) {
 	f.put = map[string]room.Settings{name: s}
-	return room.View{}, false, f.err
+	return engine.View{}, false, f.err
 }
 
-func (f *fakeRooms) Pause(_ context.Context, name string) (room.View, error) {
+func (f *fakeRooms) Pause(_ context.Context, name string) (engine.View, error) {
 	f.did = append(f.did, "pause "+name)
-	return room.View{}, f.err
+	return engine.View{}, f.err
 }
 
-func (f *fakeRooms) Resume(_ context.Context, name string) (room.View, error) {
+func (f *fakeRooms) Resume(_ context.Context, name string) (engine.View, error) {
 	f.did = append(f.did, "resume "+name)
-	return room.View{}, f.err
+	return engine.View{}, f.err
 }
 
 // newTest returns a dashboard of the given parts.
@@ -119,9 +120,9 @@ func says(t *testing.T, page string, texts ...string) {
 func TestOverviewSaysWhatNeedsAttention(t *testing.T) {
 	f := newFixture()
 	f.inside.WithLabelValues("shop").Set(1234)
-	full := room.View{Room: room.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1, MaxWaiting: 7}}, Status: room.Status{Waiting: 7}, Phase: room.Queueing}
-	paused := room.View{Room: room.Room{Name: "museum", Paused: true, Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Paused}
-	d := newTest(t, Options{Metrics: f.registry, Rooms: &fakeRooms{views: []room.View{full, paused}},
+	full := engine.View{Room: engine.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1, MaxWaiting: 7}}, Status: room.Status{Waiting: 7}, Phase: room.Queueing}
+	paused := engine.View{Room: engine.Room{Name: "museum", Paused: true, Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Paused}
+	d := newTest(t, Options{Metrics: f.registry, Rooms: &fakeRooms{views: []engine.View{full, paused}},
 		Failing: func(context.Context) map[string]string { return map[string]string{"bulk": "the store: " + hostile} }})
 	page := text(t, d, "/ui/")
 	says(t, page, "The check bulk fails: the store: "+hostile, "The line of room shop is full: 7 wait", "Room museum is paused", "1,234 inside", "Bulk off in this server")

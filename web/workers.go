@@ -3,11 +3,11 @@ package web
 import (
 	"net/url"
 
-	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 type workerRow struct {
-	bulk.Workforce
+	engine.Workforce
 	To string
 	// Rate is how many attempts end in a second.
 	Rate string
@@ -31,7 +31,7 @@ func (d *Dashboard) workers(r *request) (string, any, error) {
 		return "", nil, err
 	}
 	var names []string
-	forces := map[string]*bulk.Workforce{}
+	forces := map[string]*engine.Workforce{}
 	for i := range all {
 		names, forces[all[i].Type] = append(names, all[i].Type), &all[i]
 	}

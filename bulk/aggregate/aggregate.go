@@ -6,20 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
-)
 
-// Outcome is the final outcome of one job. The Error of a job that succeeded is why its result
-// could not be mapped; Values is what Map took from it.
-type Outcome struct {
-	Index     int64
-	Succeeded bool
-	Attempts  int
-	Took      time.Duration
-	Values    []byte
-	Error     string
-}
+	"github.com/sluice-project/sluice/bulk"
+)
 
 // Limits of one action's aggregates.
 const (
@@ -165,7 +155,7 @@ func (a *Set) parseCount(_, argument string) (renderFunc, error) {
 func (a *Set) Len() int { return len(a.outputs) }
 
 // Map takes from a job's result what the aggregates need, as bytes to be stored with the
-// job's outcome: see [Outcome.Values]. The bytes are empty if no aggregate needs the result,
+// job's outcome: see [bulk.Outcome]. The bytes are empty if no aggregate needs the result,
 // or the result has no value. An error is an *Error.
 func (a *Set) Map(result []byte) (values []byte, err error) {
 	values = []byte{valuesVersion}
@@ -192,7 +182,7 @@ func (a *Set) Map(result []byte) (values []byte, err error) {
 //
 // A state takes at most a few KiB, except for top-errors, which keeps up to 1,000 messages,
 // and custom aggregates.
-func (a *Set) Reduce(partial []byte, outcomes []Outcome) ([]byte, error) {
+func (a *Set) Reduce(partial []byte, outcomes []bulk.Outcome) ([]byte, error) {
 	state, err := a.decodeState(partial)
 	if err != nil {
 		return nil, err
@@ -216,7 +206,7 @@ func (a *Set) Reduce(partial []byte, outcomes []Outcome) ([]byte, error) {
 
 // add adds one outcome to the state. It collects the values of custom aggregates, which
 // reduce a batch at a time.
-func (a *Set) add(state *totals, outcome *Outcome, custom [][][]byte) error {
+func (a *Set) add(state *totals, outcome *bulk.Outcome, custom [][][]byte) error {
 	if a.latency {
 		state.latency.add(outcome.Took)
 	}
@@ -238,7 +228,7 @@ func (a *Set) add(state *totals, outcome *Outcome, custom [][][]byte) error {
 
 // ReduceBatch adds outcomes to the partial state. It leaves out the values of a job whose result
 // could not be mapped, and, where Reduce fails, all of the outcomes: then why says so.
-func (a *Set) ReduceBatch(partial []byte, outcomes []Outcome) (reduced []byte, why string) {
+func (a *Set) ReduceBatch(partial []byte, outcomes []bulk.Outcome) (reduced []byte, why string) {
 	reduced, err := a.Reduce(partial, outcomes)
 	if err != nil {
 		return partial, fmt.Sprintf("the results leave out %d jobs: %v", len(outcomes), err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 // maxLength is an MapReduce defined by a program, for tests.
@@ -34,16 +36,16 @@ type fataler interface {
 }
 
 // succeeded returns the outcome of a job that succeeded with a result.
-func succeeded(t fataler, a *Set, result string) Outcome {
+func succeeded(t fataler, a *Set, result string) bulk.Outcome {
 	t.Helper()
 	values, err := a.Map([]byte(result))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Outcome{Succeeded: true, Values: values}
+	return bulk.Outcome{Succeeded: true, Values: values}
 }
 
-func reduceAll(t fataler, a *Set, batches ...[]Outcome) map[string]string {
+func reduceAll(t fataler, a *Set, batches ...[]bulk.Outcome) map[string]string {
 	t.Helper()
 	var partial []byte
 	var err error
@@ -101,7 +103,7 @@ func TestEmptySet(t *testing.T) {
 	if a.Len() != 0 || values != nil || err != nil {
 		t.Fatalf("Len %d, Map %v %v", a.Len(), values, err)
 	}
-	if got := reduceAll(t, a, []Outcome{{Succeeded: true}, {}}); len(got) != 0 {
+	if got := reduceAll(t, a, []bulk.Outcome{{Succeeded: true}, {}}); len(got) != 0 {
 		t.Fatalf("result %v", got)
 	}
 }
@@ -135,7 +137,7 @@ func TestNothingReduced(t *testing.T) {
 
 func TestReduceCountsByOutcome(t *testing.T) {
 	a := mustParse(t, "sum:x", "count", "top-errors:1", "latency", "max-length")
-	got := reduceAll(t, a, []Outcome{
+	got := reduceAll(t, a, []bulk.Outcome{
 		succeeded(t, a, `{"x":1.5}`),
 		succeeded(t, a, `{"x":"2.25"}`),
 		succeeded(t, a, `{}`),
@@ -154,12 +156,12 @@ func TestReduceCountsByOutcome(t *testing.T) {
 }
 
 // drawOutcomes draws outcomes whose results contain numbers of all kinds.
-func drawOutcomes(t *rapid.T, a *Set) (outcomes []Outcome, numbers []string) {
+func drawOutcomes(t *rapid.T, a *Set) (outcomes []bulk.Outcome, numbers []string) {
 	for range rapid.IntRange(0, 60).Draw(t, "jobs") {
 		took := time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "took"))
 		if rapid.IntRange(0, 3).Draw(t, "fate") == 0 {
 			message := rapid.SampledFrom([]string{"", "a", "b", "c\xff", "é"}).Draw(t, "error")
-			outcomes = append(outcomes, Outcome{Error: message, Took: took})
+			outcomes = append(outcomes, bulk.Outcome{Error: message, Took: took})
 			continue
 		}
 		result := `{"other":"x"}`
@@ -185,7 +187,7 @@ func drawNumber(t *rapid.T) string {
 }
 
 // cut shuffles outcomes and splits them into batches.
-func cut(t *rapid.T, outcomes []Outcome) (batches [][]Outcome) {
+func cut(t *rapid.T, outcomes []bulk.Outcome) (batches [][]bulk.Outcome) {
 	rest := outcomes
 	if len(rest) > 1 {
 		rest = rapid.Permutation(outcomes).Draw(t, "order")
@@ -238,7 +240,7 @@ func TestEqualStatesHaveEqualBytes(t *testing.T) {
 func TestDamagedBytes(t *testing.T) {
 	a := mustParse(t, "count", "sum:x", "top-errors", "latency", "max-length")
 	outcome := succeeded(t, a, `{"x":"12345678901234567890.5"}`)
-	state, err := a.Reduce(nil, []Outcome{outcome, {Error: "gone", Took: time.Second}})
+	state, err := a.Reduce(nil, []bulk.Outcome{outcome, {Error: "gone", Took: time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +250,7 @@ func TestDamagedBytes(t *testing.T) {
 		}
 	}
 	for n := range outcome.Values {
-		if _, err := a.Reduce(nil, []Outcome{{Succeeded: true, Values: outcome.Values[:n]}}); err == nil {
+		if _, err := a.Reduce(nil, []bulk.Outcome{{Succeeded: true, Values: outcome.Values[:n]}}); err == nil {
 			t.Errorf("values cut to %d of %d bytes were accepted", n, len(outcome.Values))
 		}
 	}
@@ -267,20 +269,20 @@ func TestDamagedBytes(t *testing.T) {
 func TestReduceBatch(t *testing.T) {
 	a := mustParse(t, "sum:x")
 	good := succeeded(t, a, `{"x":1}`)
-	partial, why := a.ReduceBatch(nil, []Outcome{good, {Error: "it failed"}})
+	partial, why := a.ReduceBatch(nil, []bulk.Outcome{good, {Error: "it failed"}})
 	if why != "" {
 		t.Fatal(why)
 	}
-	for want, bad := range map[string]Outcome{
+	for want, bad := range map[string]bulk.Outcome{
 		"the results leave out 3 jobs: values of job 7: the stored bytes are damaged": {Index: 7, Succeeded: true, Values: good.Values[:2]},
 		"the results leave out 3 jobs: values of job 7: format version 9 is not":      {Index: 7, Succeeded: true, Values: []byte{9}},
 	} {
-		after, why := a.ReduceBatch(partial, []Outcome{good, bad, good})
+		after, why := a.ReduceBatch(partial, []bulk.Outcome{good, bad, good})
 		if !strings.HasPrefix(why, want) || !bytes.Equal(after, partial) {
 			t.Errorf("%s: got %q, state %x, before %x", want, why, after, partial)
 		}
 	}
-	after, why := a.ReduceBatch(partial, []Outcome{good, {Index: 7, Succeeded: true, Error: "it is not a number"}, good})
+	after, why := a.ReduceBatch(partial, []bulk.Outcome{good, {Index: 7, Succeeded: true, Error: "it is not a number"}, good})
 	result, err := a.Result(after)
 	if why != "the results leave out the values of job 7, and of others like it: it is not a number" || err != nil || string(result["sum:x"]) != `"3"` {
 		t.Errorf("got %q, %v, %s", why, err, result["sum:x"])
@@ -292,7 +294,7 @@ func TestReduceBatch(t *testing.T) {
 func FuzzReduceBytes(f *testing.F) {
 	a := mustParse(f, "count", "sum:x", "min:x", "avg:x", "max:y", "top-errors", "latency", "max-length")
 	outcome := succeeded(f, a, `{"x":"-12345678901234567890.5","y":1e-3}`)
-	state, err := a.Reduce(nil, []Outcome{outcome, {Error: "gone", Took: time.Second}, {Error: "away"}})
+	state, err := a.Reduce(nil, []bulk.Outcome{outcome, {Error: "gone", Took: time.Second}, {Error: "away"}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -310,7 +312,7 @@ func FuzzReduceBytes(f *testing.F) {
 		} else if beforeErr == nil {
 			t.Fatalf("Result accepts what Reduce refuses: %v", err)
 		}
-		next, err := a.Reduce(state, []Outcome{{Succeeded: true, Values: values}, {Error: "x", Took: time.Hour}})
+		next, err := a.Reduce(state, []bulk.Outcome{{Succeeded: true, Values: values}, {Error: "x", Took: time.Hour}})
 		if err == nil && bytes.Equal(next, again) {
 			t.Fatal("two outcomes left no trace")
 		}
@@ -333,7 +335,7 @@ func TestCustom(t *testing.T) {
 	}
 	b, x, c := succeeded(t, a, `"b"`), succeeded(t, a, `"x"`), succeeded(t, a, `"c"`)
 	want := map[string]string{"spans": `{"Low":"b","High":"x"}`, "count": "3"}
-	if got := reduceAll(t, a, []Outcome{b, x}, []Outcome{{}}, []Outcome{c}); !reflect.DeepEqual(got, want) {
+	if got := reduceAll(t, a, []bulk.Outcome{b, x}, []bulk.Outcome{{}}, []bulk.Outcome{c}); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	var failed *Error
@@ -382,7 +384,7 @@ func run(a *Set) error {
 	if err != nil {
 		return err
 	}
-	partial, err := a.Reduce(nil, []Outcome{{Succeeded: true, Values: values}})
+	partial, err := a.Reduce(nil, []bulk.Outcome{{Succeeded: true, Values: values}})
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
 // Package aggregate reduces the outcomes of an action's jobs to a few values. Its nouns are the
-// [Set] of aggregates that an action asks for, the [Outcome] of a job, and the [MapReduce] that a
+// [Set] of aggregates that an action asks for, the [bulk.Outcome] of a job, and the [MapReduce] that a
 // program defines itself.
 //
 // The result does not depend on the order in which jobs end, nor on how their outcomes are cut

@@ -9,14 +9,14 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 const (
 	// maxErrorMessages is the maximum of distinct messages that are counted exactly.
 	maxErrorMessages = 1000
 	defaultTopErrors = 10
-	// MaxErrorBytes is how much of an error's text is counted.
-	MaxErrorBytes = 1024
 )
 
 // errorsState counts error messages in bounded memory. For up to 1,000 distinct messages,
@@ -51,11 +51,11 @@ func (s *errorsState) add(message string) {
 
 // cutMessage cuts a message to MaxErrorBytes, at the boundary of a character.
 func cutMessage(message string) string {
-	if len(message) <= MaxErrorBytes {
+	if len(message) <= bulk.MaxErrorBytes {
 		return message
 	}
-	end := MaxErrorBytes
-	for end > MaxErrorBytes-utf8.UTFMax && !utf8.RuneStart(message[end]) {
+	end := bulk.MaxErrorBytes
+	for end > bulk.MaxErrorBytes-utf8.UTFMax && !utf8.RuneStart(message[end]) {
 		end--
 	}
 	return message[:end]
@@ -79,7 +79,7 @@ func (s *errorsState) decode(r *reader) {
 	s.counts = make(map[string]uint64, min(n, uint64(len(r.rest))))
 	last := ""
 	for i := range n {
-		message := string(r.take(r.atMost(MaxErrorBytes)))
+		message := string(r.take(r.atMost(bulk.MaxErrorBytes)))
 		count := r.count()
 		if count == 0 || (i > 0 && message <= last) {
 			r.fail()

@@ -7,9 +7,11 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
-func topErrors(t fataler, a *Set, name string, batches ...[]Outcome) (result topErrorsResult) {
+func topErrors(t fataler, a *Set, name string, batches ...[]bulk.Outcome) (result topErrorsResult) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(reduceAll(t, a, batches...)[name]), &result); err != nil {
 		t.Fatal(err)
@@ -17,9 +19,9 @@ func topErrors(t fataler, a *Set, name string, batches ...[]Outcome) (result top
 	return result
 }
 
-func failedWith(messages ...string) (outcomes []Outcome) {
+func failedWith(messages ...string) (outcomes []bulk.Outcome) {
 	for _, message := range messages {
-		outcomes = append(outcomes, Outcome{Error: message})
+		outcomes = append(outcomes, bulk.Outcome{Error: message})
 	}
 	return outcomes
 }
@@ -28,7 +30,7 @@ func TestTopErrors(t *testing.T) {
 	a := mustParse(t, "top-errors", "top-errors:2")
 	outcomes := failedWith("b", "a", "c", "c", "", "b", "d")
 	for i := range 20 {
-		outcomes = append(outcomes, Outcome{Error: fmt.Sprint("once ", i)}, Outcome{Succeeded: true, Error: "of an earlier attempt"})
+		outcomes = append(outcomes, bulk.Outcome{Error: fmt.Sprint("once ", i)}, bulk.Outcome{Succeeded: true, Error: "of an earlier attempt"})
 	}
 	got := topErrors(t, a, "top-errors:2", outcomes[:3], outcomes[3:])
 	if fmt.Sprint(got) != "{[{b 2} {c 2}] true 0}" {
@@ -41,9 +43,9 @@ func TestTopErrors(t *testing.T) {
 
 func TestErrorMessagesAreCut(t *testing.T) {
 	a := mustParse(t, "top-errors")
-	kept := strings.Repeat("x", MaxErrorBytes-1)
-	got := topErrors(t, a, "top-errors", failedWith(kept+"é", kept+"è", strings.Repeat("y", MaxErrorBytes+5)))
-	want := []topError{{kept, 2}, {strings.Repeat("y", MaxErrorBytes), 1}}
+	kept := strings.Repeat("x", bulk.MaxErrorBytes-1)
+	got := topErrors(t, a, "top-errors", failedWith(kept+"é", kept+"è", strings.Repeat("y", bulk.MaxErrorBytes+5)))
+	want := []topError{{kept, 2}, {strings.Repeat("y", bulk.MaxErrorBytes), 1}}
 	if fmt.Sprint(got.Errors) != fmt.Sprint(want) {
 		t.Errorf("got %v", got)
 	}
@@ -51,10 +53,10 @@ func TestErrorMessagesAreCut(t *testing.T) {
 
 func TestTopErrorsAreExactUpToTheBound(t *testing.T) {
 	a := mustParse(t, "top-errors:1000")
-	var outcomes []Outcome
+	var outcomes []bulk.Outcome
 	for range 3 {
 		for i := range maxErrorMessages {
-			outcomes = append(outcomes, Outcome{Error: fmt.Sprint(i)})
+			outcomes = append(outcomes, bulk.Outcome{Error: fmt.Sprint(i)})
 		}
 	}
 	got := topErrors(t, a, "top-errors:1000", outcomes[:1500], outcomes[1500:])
@@ -107,9 +109,9 @@ func TestTopErrorsBeyondTheBound(t *testing.T) {
 
 func BenchmarkReduceDistinctErrors(b *testing.B) {
 	a := mustParse(b, "top-errors")
-	var outcomes []Outcome
+	var outcomes []bulk.Outcome
 	for i := range 1000 {
-		outcomes = append(outcomes, Outcome{Error: fmt.Sprintf("POST https://example.com/orders/%d: 500 Internal Server Error", i*7)})
+		outcomes = append(outcomes, bulk.Outcome{Error: fmt.Sprintf("POST https://example.com/orders/%d: 500 Internal Server Error", i*7)})
 	}
 	partial, err := a.Reduce(nil, outcomes)
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 func TestLatencyBuckets(t *testing.T) {
@@ -34,10 +36,10 @@ func TestLatencyWithinOnePercent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		longest := rapid.SampledFrom([]time.Duration{time.Microsecond, time.Second, 24 * time.Hour, math.MaxInt64}).Draw(t, "longest")
 		tooks := rapid.SliceOfN(rapid.Int64Range(0, int64(longest)), 1, 300).Draw(t, "tooks")
-		var outcomes []Outcome
+		var outcomes []bulk.Outcome
 		var mean float64
 		for i, took := range tooks {
-			outcomes = append(outcomes, Outcome{Succeeded: i%3 > 0, Took: time.Duration(took)})
+			outcomes = append(outcomes, bulk.Outcome{Succeeded: i%3 > 0, Took: time.Duration(took)})
 			mean += float64(took) / float64(len(tooks))
 		}
 		var got struct {
@@ -70,7 +72,7 @@ func near(t *rapid.T, name string, milliseconds, nanoseconds, share float64) {
 }
 
 func TestLatencyOfAClockThatWentBack(t *testing.T) {
-	got := reduceAll(t, mustParse(t, "latency"), []Outcome{{Took: -time.Second}})["latency"]
+	got := reduceAll(t, mustParse(t, "latency"), []bulk.Outcome{{Took: -time.Second}})["latency"]
 	if want := `{"p50_ms":0,"p90_ms":0,"p99_ms":0,"max_ms":0,"mean_ms":0}`; got != want {
 		t.Errorf("got %s", got)
 	}
@@ -78,9 +80,9 @@ func TestLatencyOfAClockThatWentBack(t *testing.T) {
 
 func TestLatencyStateIsSmall(t *testing.T) {
 	a := mustParse(t, "latency")
-	var outcomes []Outcome
+	var outcomes []bulk.Outcome
 	for took := time.Microsecond; took < 24*time.Hour; took += took/200 + 1 {
-		outcomes = append(outcomes, Outcome{Took: took})
+		outcomes = append(outcomes, bulk.Outcome{Took: took})
 	}
 	partial, err := a.Reduce(nil, outcomes)
 	if err != nil || len(partial) > 8<<10 {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/sluice-project/sluice/bulk"
 )
 
 func TestNumbersOfResults(t *testing.T) {
@@ -41,7 +43,7 @@ func TestNumbersOfResults(t *testing.T) {
 	} {
 		names := []string{"sum:" + c.field, "min:" + c.field, "max:" + c.field, "avg:" + c.field}
 		a := mustParse(t, names...)
-		var outcomes []Outcome
+		var outcomes []bulk.Outcome
 		for _, result := range c.results {
 			outcomes = append(outcomes, succeeded(t, a, result))
 		}
@@ -102,8 +104,8 @@ func TestBoundsOfNumbers(t *testing.T) {
 	nines := strings.Repeat("9", 100)
 	a := mustParse(t, "sum:x", "min:x", "max:x")
 	got := reduceAll(t, a,
-		[]Outcome{succeeded(t, a, `{"x":`+nines+`e100}`), succeeded(t, a, `{"x":"0.`+nines[1:]+`e-100"}`)},
-		[]Outcome{succeeded(t, a, `{"x":"-`+nines+`E+100"}`)})
+		[]bulk.Outcome{succeeded(t, a, `{"x":`+nines+`e100}`), succeeded(t, a, `{"x":"0.`+nines[1:]+`e-100"}`)},
+		[]bulk.Outcome{succeeded(t, a, `{"x":"-`+nines+`E+100"}`)})
 	want := map[string]string{
 		"sum:x": `"0.` + strings.Repeat("0", 100) + nines[1:] + `"`,
 		"min:x": `"-` + nines + strings.Repeat("0", 100) + `"`,
@@ -215,9 +217,9 @@ func zipResults(t testing.TB) (results [][]byte, sum *big.Rat) {
 func TestSumOfRealData(t *testing.T) {
 	results, sum := zipResults(t)
 	a := mustParse(t, "sum:latitude", "avg:latitude", "count")
-	var batches [][]Outcome
+	var batches [][]bulk.Outcome
 	for i := 0; i < len(results); i += 100 {
-		var batch []Outcome
+		var batch []bulk.Outcome
 		for _, result := range results[i:min(i+100, len(results))] {
 			batch = append(batch, succeeded(t, a, string(result)))
 		}
@@ -262,7 +264,7 @@ func FuzzMap(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got := reduceAll(t, a, []Outcome{{Succeeded: true, Values: values}})
+		got := reduceAll(t, a, []bulk.Outcome{{Succeeded: true, Values: values}})
 		for name, want := range map[string]*big.Rat{"sum:x": x, "sum:y.x": yx} {
 			if r := rational(t, strings.Trim(got[name], `"`)); r.Cmp(want) != 0 {
 				t.Fatalf("%s is %s, want %s", name, got[name], want.RatString())
@@ -351,7 +353,7 @@ func BenchmarkMapReduceSum(b *testing.B) {
 	results, _ := zipResults(b)
 	a := mustParse(b, "sum:latitude")
 	const batch = 1000
-	outcomes := make([]Outcome, 0, batch)
+	outcomes := make([]bulk.Outcome, 0, batch)
 	var partial []byte
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -376,7 +378,7 @@ func BenchmarkReduce(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			a := mustParse(b, "sum:latitude", "min:latitude", "count", "latency")
-			var outcomes []Outcome
+			var outcomes []bulk.Outcome
 			for i := range 1000 {
 				outcomes = append(outcomes, succeeded(b, a, string(c.result(i))))
 			}

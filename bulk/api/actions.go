@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-project/sluice/access/audit"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/edge"
 )
 
@@ -44,8 +45,8 @@ func (s *server) registerActions() {
 
 func (s *server) change(ctx context.Context, in *object[wire.Change]) (*object[wire.Changed], error) {
 	c := in.Body
-	done, err := s.engine.Change(ctx, bulk.Change{
-		Do: bulk.Verb(c.Do), Action: c.Action, Tenant: c.Tenant, Type: c.Type, Target: c.Target, Status: bulk.Status(c.Status),
+	done, err := s.engine.Change(ctx, engine.Change{
+		Do: engine.Verb(c.Do), Action: c.Action, Tenant: c.Tenant, Type: c.Type, Target: c.Target, Status: bulk.Status(c.Status),
 		Only: bulk.FailureFilter(c.FailureFilter), All: c.All, DryRun: c.DryRun, After: c.After, Limit: c.Limit,
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/edge"
 )
 
@@ -19,14 +20,14 @@ type Engine interface {
 	Create(ctx context.Context, spec bulk.Spec) (action bulk.Action, created bool, err error)
 	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
 	Seal(ctx context.Context, id string, total int64) (bulk.Action, error)
-	Enqueue(ctx context.Context, job bulk.NewJob) (bulk.Enqueued, error)
+	Enqueue(ctx context.Context, job engine.NewJob) (engine.Enqueued, error)
 	Action(ctx context.Context, id string) (bulk.Action, error)
 	Actions(ctx context.Context, filter bulk.ActionFilter) ([]bulk.Action, error)
 	Pause(ctx context.Context, id string) (bulk.Action, error)
 	Resume(ctx context.Context, id string) (bulk.Action, error)
 	Cancel(ctx context.Context, id string) (bulk.Action, error)
 	// Change does the same with all actions that match, some at a time.
-	Change(ctx context.Context, change bulk.Change) (bulk.Changed, error)
+	Change(ctx context.Context, change engine.Change) (engine.Changed, error)
 	// Watch calls f at once and then on every change, checked at each interval, until
 	// the action is final, f fails or ctx ends.
 	Watch(ctx context.Context, id string, interval time.Duration, f func(bulk.Action) error) error
@@ -34,9 +35,9 @@ type Engine interface {
 	EstimatedFinish(id string) time.Time
 
 	// Why explains where a job is; bulk.FirstJob is the first that has not ended.
-	Why(ctx context.Context, id string, index int64) (bulk.Explanation, error)
+	Why(ctx context.Context, id string, index int64) (engine.Explanation, error)
 	// Workforces are by type.
-	Workforces(ctx context.Context) ([]bulk.Workforce, error)
+	Workforces(ctx context.Context) ([]engine.Workforce, error)
 
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error)
 	// Replay makes a new action of dead letters of a finished one.
@@ -47,7 +48,7 @@ type Engine interface {
 	// LeaseKey has the tokens of leases.
 	LeaseKey() bulk.LeaseKey
 	// Settle returns a verdict for each report, in their order.
-	Settle(ctx context.Context, reports []bulk.Report) ([]bulk.Verdict, error)
+	Settle(ctx context.Context, reports []engine.Report) ([]bulk.Verdict, error)
 
 	// PutSchedule reports whether the schedule is new.
 	PutSchedule(ctx context.Context, schedule bulk.Schedule) (stored bulk.Schedule, created bool, err error)
@@ -64,7 +65,7 @@ type Engine interface {
 	// FoundRate is the rate that was found for a target whose rate is auto.
 	FoundRate(ctx context.Context, target string) (float64, error)
 	// FoundLoad is what was found out about a target of webhooks.
-	FoundLoad(target string) bulk.FoundLoad
+	FoundLoad(target string) engine.FoundLoad
 	// HeldBack is how many pending jobs wait because their target is down.
 	HeldBack(action *bulk.Action) int64
 }

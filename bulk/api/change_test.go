@@ -11,14 +11,15 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // Change records what was asked.
-func (e *fakeEngine) Change(_ context.Context, c bulk.Change) (bulk.Changed, error) {
+func (e *fakeEngine) Change(_ context.Context, c engine.Change) (engine.Changed, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.changes = append(e.changes, c)
-	return bulk.Changed{Matched: 3, Changed: 2, Jobs: 7, Next: c.After + "x"}, cmp.Or(e.fail["Change"])
+	return engine.Changed{Matched: 3, Changed: 2, Jobs: 7, Next: c.After + "x"}, cmp.Or(e.fail["Change"])
 }
 
 func TestClientChange(t *testing.T) {
@@ -30,8 +31,8 @@ func TestClientChange(t *testing.T) {
 	if got.Matched != 3 || got.Changed != 2 || got.Jobs != 7 || *got.Next != "1/ax" {
 		t.Errorf("got %+v", got)
 	}
-	want := bulk.Change{
-		Do: bulk.DoCancel, Tenant: "acme", Type: "webhook", Target: "shop", Status: bulk.Running, DryRun: true, After: "1/a", Limit: 5,
+	want := engine.Change{
+		Do: engine.DoCancel, Tenant: "acme", Type: "webhook", Target: "shop", Status: bulk.Running, DryRun: true, After: "1/a", Limit: 5,
 	}
 	if f.engine.changes[0] != want {
 		t.Errorf("asked %+v, want %+v", f.engine.changes[0], want)

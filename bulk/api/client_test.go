@@ -15,6 +15,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
 	"github.com/sluice-project/sluice/bulk/client"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/upload"
 )
 
@@ -65,8 +66,8 @@ func TestClientAction(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	must[wire.Action](t)(c.Resume(ctx, created.ID))
-	f.engine.explanation = bulk.Explanation{Job: bulk.JobState{State: bulk.StatePending}, Reason: bulk.WhyRunAt}
-	if job := must[wire.JobState](t)(c.Job(ctx, created.ID, 41)); job.Index != 41 || *job.Reason != bulk.WhyRunAt {
+	f.engine.explanation = engine.Explanation{Job: bulk.JobState{State: bulk.StatePending}, Reason: engine.WhyRunAt}
+	if job := must[wire.JobState](t)(c.Job(ctx, created.ID, 41)); job.Index != 41 || *job.Reason != engine.WhyRunAt {
 		t.Fatalf("%+v", job)
 	}
 	if _, err := c.FirstJob(ctx, created.ID); !client.IsCode(err, wire.CodeNotFound) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/edge"
 )
 
@@ -61,11 +62,11 @@ func (s *server) failures(ctx context.Context, in *inFailures) (*huma.StreamResp
 	if in.csv() {
 		limit = csvPage
 	}
-	filter := bulk.LetterFilter{FailureFilter: bulk.FailureFilter(in.FailureFilter), Action: in.ID, Limit: limit}
+	filter := engine.LetterFilter{FailureFilter: bulk.FailureFilter(in.FailureFilter), Action: in.ID, Limit: limit}
 	if in.From > 0 {
 		filter.After = bulk.JobID(in.ID, in.From-1)
 	}
-	first, err := bulk.FindLetters(ctx, s.engine, filter)
+	first, err := engine.FindLetters(ctx, s.engine, filter)
 	if err != nil {
 		return nil, refuse(in.ID, err)
 	}
@@ -81,7 +82,7 @@ func (s *server) failures(ctx context.Context, in *inFailures) (*huma.StreamResp
 }
 
 // failuresOf returns the JSON object of a page of the letters of one action.
-func failuresOf(letters bulk.Letters) wire.Failures {
+func failuresOf(letters engine.Letters) wire.Failures {
 	page := wire.Failures{Failures: deadLetters(letters)}
 	if _, index, err := bulk.ParseJobID(letters.Next); err == nil {
 		index++
@@ -92,7 +93,7 @@ func failuresOf(letters bulk.Letters) wire.Failures {
 
 // failuresCSV writes all failures, page by page. If a page cannot be read, it aborts
 // the connection, so that the client does not mistake a part for the whole.
-func (s *server) failuresCSV(ctx context.Context, filter bulk.LetterFilter, w http.ResponseWriter, page bulk.Letters) {
+func (s *server) failuresCSV(ctx context.Context, filter engine.LetterFilter, w http.ResponseWriter, page engine.Letters) {
 	out := edge.NewStream(w, csvType+"; charset=utf-8; header=present")
 	var text bytes.Buffer
 	rows := csv.NewWriter(&text)
@@ -108,7 +109,7 @@ func (s *server) failuresCSV(ctx context.Context, filter bulk.LetterFilter, w ht
 		text.Reset()
 		filter.After = page.Next
 		var err error
-		if page, err = bulk.FindLetters(ctx, s.engine, filter); err != nil {
+		if page, err = engine.FindLetters(ctx, s.engine, filter); err != nil {
 			s.part.Failed(ctx, failuresID, refuse(filter.Action, err))
 			panic(http.ErrAbortHandler)
 		}
@@ -143,11 +144,11 @@ func (s *server) deadLetters(ctx context.Context, in *inDeadLetters) (*object[wi
 	if err != nil {
 		return nil, err
 	}
-	filter := bulk.LetterFilter{
+	filter := engine.LetterFilter{
 		FailureFilter: bulk.FailureFilter(in.FailureFilter), Action: in.Action, Tenant: in.Tenant, Type: in.Type, Target: in.Target,
 		After: after, Limit: in.Limit, Sees: func(tenant string) bool { return sees(ctx, tenant) },
 	}
-	page, err := bulk.FindLetters(ctx, s.engine, filter)
+	page, err := engine.FindLetters(ctx, s.engine, filter)
 	if err != nil {
 		return nil, refuse(in.Action, err)
 	}
@@ -158,7 +159,7 @@ func (s *server) deadLetters(ctx context.Context, in *inDeadLetters) (*object[wi
 	return out, nil
 }
 
-func deadLetters(page bulk.Letters) []wire.DeadLetter {
+func deadLetters(page engine.Letters) []wire.DeadLetter {
 	objects := make([]wire.DeadLetter, len(page.Found))
 	for i := range page.Found {
 		objects[i] = deadLetter(page.Found[i].DeadLetter)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // failed makes a finished action whose jobs at these indexes failed.
@@ -208,7 +209,7 @@ func TestDeadLetters(t *testing.T) {
 // TestDeadLettersOfManyActions: one page looks at a bounded number of actions.
 func TestDeadLettersOfManyActions(t *testing.T) {
 	f := newFixture(t)
-	for i := range bulk.MaxLetterActions {
+	for i := range engine.MaxLetterActions {
 		f.engine.actions = append(f.engine.actions, &fakeAction{Action: bulk.Action{Spec: bulk.Spec{ID: fmt.Sprint("clean", i)}}})
 	}
 	f.failed("a", 0)

@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // PutSchedule checks and keeps a schedule as the engine does.
 func (e *fakeEngine) PutSchedule(_ context.Context, s bulk.Schedule) (bulk.Schedule, bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, err := s.Normalize()
+	s, err := engine.NormalizeSchedule(s)
 	if err = cmp.Or(err, e.fail["PutSchedule"]); err != nil {
 		return s, false, err
 	}

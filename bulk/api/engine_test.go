@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // fakeEngine keeps actions in memory. It moves them with bulk's own status
@@ -21,15 +22,15 @@ type fakeEngine struct {
 	// schedules are by name.
 	schedules map[string]bulk.Schedule
 	leased    map[bulk.LeaseID]string
-	reports   []bulk.Report
-	jobs      []bulk.NewJob
+	reports   []engine.Report
+	jobs      []engine.NewJob
 	leases    []bulk.LeaseRequest
 	finish    time.Time
 	changed   chan struct{}
 	// explanation is what Why returns.
-	explanation bulk.Explanation
+	explanation engine.Explanation
 	// changes are the arguments of Change.
-	changes []bulk.Change
+	changes []engine.Change
 	// fail makes the next calls fail, by method.
 	fail map[string]error
 	// appends counts the calls of Append; full is the count after which the
@@ -113,11 +114,11 @@ func (e *fakeEngine) Create(_ context.Context, spec bulk.Spec) (bulk.Action, boo
 }
 
 // Enqueue keeps the job. One with the key "again" is a duplicate.
-func (e *fakeEngine) Enqueue(_ context.Context, job bulk.NewJob) (bulk.Enqueued, error) {
+func (e *fakeEngine) Enqueue(_ context.Context, job engine.NewJob) (engine.Enqueued, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.jobs = append(e.jobs, job)
-	return bulk.Enqueued{Action: "stream", Index: int64(len(e.jobs) - 1), Duplicate: job.Unique == "again"}, e.fail["Enqueue"]
+	return engine.Enqueued{Action: "stream", Index: int64(len(e.jobs) - 1), Duplicate: job.Unique == "again"}, e.fail["Enqueue"]
 }
 
 func (e *fakeEngine) Append(ctx context.Context, id string, offset int64, payloads [][]byte) (int64, error) {
@@ -324,7 +325,7 @@ var leaseKey, _ = bulk.NewLeaseKey([]byte("secret"))
 // token returns the token of a lease, as the API has it.
 func token(lease bulk.LeaseID) string { return leaseKey.Token(lease) }
 
-func (e *fakeEngine) Settle(_ context.Context, reports []bulk.Report) (verdicts []bulk.Verdict, err error) {
+func (e *fakeEngine) Settle(_ context.Context, reports []engine.Report) (verdicts []bulk.Verdict, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.reports = append(e.reports, reports...)
@@ -344,11 +345,11 @@ func (e *fakeEngine) Settings(context.Context) (bulk.Settings, error) {
 }
 
 // FoundLoad finds that the target "dead" is down.
-func (e *fakeEngine) FoundLoad(target string) bulk.FoundLoad {
+func (e *fakeEngine) FoundLoad(target string) engine.FoundLoad {
 	if target == "dead" {
-		return bulk.FoundLoad{Concurrency: 16, DownSince: time.Unix(1e9, 0).UTC()}
+		return engine.FoundLoad{Concurrency: 16, DownSince: time.Unix(1e9, 0).UTC()}
 	}
-	return bulk.FoundLoad{}
+	return engine.FoundLoad{}
 }
 
 // HeldBack holds back the jobs of the target "dead".
@@ -367,7 +368,7 @@ func (e *fakeEngine) FoundRate(context.Context, string) (float64, error) {
 func (e *fakeEngine) Set(_ context.Context, change bulk.SettingsChange) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := change.Validate(); err != nil {
+	if err := engine.ValidateSettings(change); err != nil {
 		return err
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/edge"
 )
 
@@ -33,7 +34,7 @@ func (s *server) enqueue(ctx context.Context, in *object[wire.NewJob]) (*outEnqu
 	}
 	enqueued, err := s.engine.Enqueue(ctx, job)
 	switch {
-	case errors.Is(err, bulk.ErrBusy):
+	case errors.Is(err, engine.ErrBusy):
 		return nil, busy(err.Error() + ": it was not enqueued, send it again")
 	case errors.Is(err, bulk.ErrUnavailable) && job.Unique == "":
 		return nil, edge.Refuse(http.StatusServiceUnavailable, wire.CodeUnavailable,
@@ -50,12 +51,12 @@ func (s *server) enqueue(ctx context.Context, in *object[wire.NewJob]) (*outEnqu
 	return out, nil
 }
 
-func newJob(n *wire.NewJob) (bulk.NewJob, error) {
+func newJob(n *wire.NewJob) (engine.NewJob, error) {
 	class, err := bulk.ParseClass(n.Class)
 	if err != nil {
-		return bulk.NewJob{}, &bulk.SpecError{Field: "class", Why: err.Error()}
+		return engine.NewJob{}, &bulk.SpecError{Field: "class", Why: err.Error()}
 	}
-	job := bulk.NewJob{
+	job := engine.NewJob{
 		Tenant: n.Tenant, Type: n.Type, Payload: n.Payload, Class: class, Key: n.Key, Cost: n.Cost, MaxAttempts: n.MaxAttempts,
 		Timeout: milliseconds(n.TimeoutMS), Unique: n.Unique, UniqueFor: milliseconds(n.UniqueForMS),
 		KeepResults: n.KeepResults,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 func TestEnqueue(t *testing.T) {
@@ -22,7 +23,7 @@ func TestEnqueue(t *testing.T) {
 	if got := strings.TrimSpace(a.Body.String()); got != `{"id":"stream-1","action":"stream","index":1,"duplicate":true}` {
 		t.Error(got)
 	}
-	want := []bulk.NewJob{{Tenant: "t", Type: "echo", Payload: []byte(`{"a": 1}`)}, {
+	want := []engine.NewJob{{Tenant: "t", Type: "echo", Payload: []byte(`{"a": 1}`)}, {
 		Tenant: "t", Target: &bulk.Target{URL: "http://h/"}, Payload: []byte("null"), Class: bulk.Low, Key: "customer 7", Cost: 3, MaxAttempts: 2, Timeout: 3 * time.Millisecond,
 		RunAt: time.Date(2026, 1, 2, 2, 4, 5, 0, time.UTC), Unique: "again", UniqueFor: 4 * time.Millisecond, KeepResults: true,
 	}}
@@ -53,7 +54,7 @@ func TestEnqueueRefuses(t *testing.T) {
 		t.Errorf("refused jobs were enqueued: %+v", f.engine.jobs)
 	}
 	body := `{"tenant":"t","type":"echo","payload":1}`
-	f.engine.fail["Enqueue"] = bulk.ErrBusy
+	f.engine.fail["Enqueue"] = engine.ErrBusy
 	if a := f.do(503, "POST", "/v1/jobs", body); a.problem.Code != wire.CodeBusy || a.Header().Get("Retry-After") != "1" {
 		t.Error("busy:", a.Body, a.Header())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/edge"
 )
 
@@ -25,7 +26,7 @@ func refuse(id string, err error) *edge.Error {
 	var done *edge.Error
 	var spec *bulk.SpecError
 	var setting *bulk.SettingError
-	var change *bulk.ChangeError
+	var change *engine.ChangeError
 	var exists *bulk.ExistsError
 	var offset *bulk.OffsetError
 	var transition *bulk.TransitionError

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/edge"
 )
 
@@ -58,9 +59,9 @@ func (s *server) handBack(ctx context.Context, jobs []bulk.Job) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxSettle)
 	defer cancel()
-	reports := make([]bulk.Report, len(jobs))
+	reports := make([]engine.Report, len(jobs))
 	for i := range jobs {
-		reports[i] = bulk.Report{Lease: jobs[i].Lease, Kind: bulk.Released}
+		reports[i] = engine.Report{Lease: jobs[i].Lease, Kind: bulk.Released}
 	}
 	if _, err := s.engine.Settle(ctx, reports); err != nil {
 		s.logger.WarnContext(ctx, "leases of a client that is gone wait for their deadline", "jobs", len(jobs), "error", err)
@@ -77,10 +78,10 @@ var settlementKinds = map[string]bulk.SettlementKind{
 
 func (s *server) acknowledge(ctx context.Context, in *object[wire.Acknowledgement]) (*object[wire.Verdicts], error) {
 	tokens := make([]string, len(in.Body.Outcomes))
-	reports := make([]bulk.Report, len(in.Body.Outcomes))
+	reports := make([]engine.Report, len(in.Body.Outcomes))
 	for i, outcome := range in.Body.Outcomes {
 		tokens[i] = outcome.Lease
-		reports[i] = bulk.Report{
+		reports[i] = engine.Report{
 			Kind:       settlementKinds[outcome.Status],
 			Result:     result(outcome.Result),
 			Error:      outcome.Error,
@@ -101,19 +102,19 @@ func result(value json.RawMessage) []byte {
 }
 
 func (s *server) extend(ctx context.Context, in *object[wire.Extension]) (*object[wire.Verdicts], error) {
-	reports := make([]bulk.Report, len(in.Body.Leases))
+	reports := make([]engine.Report, len(in.Body.Leases))
 	for i := range reports {
-		reports[i] = bulk.Report{Kind: bulk.Extended, LeaseFor: s.leaseFor(in.Body.LeaseMS)}
+		reports[i] = engine.Report{Kind: bulk.Extended, LeaseFor: s.leaseFor(in.Body.LeaseMS)}
 	}
 	return s.settle(ctx, in.Body.Leases, reports)
 }
 
 // settle records outcomes of the leases of tokens. A token that no lease request answered is
 // unknown, and does not reach the engine.
-func (s *server) settle(ctx context.Context, tokens []string, reports []bulk.Report) (*object[wire.Verdicts], error) {
+func (s *server) settle(ctx context.Context, tokens []string, reports []engine.Report) (*object[wire.Verdicts], error) {
 	out := &object[wire.Verdicts]{Body: wire.Verdicts{Verdicts: make([]wire.Verdict, len(tokens))}}
 	var places []int
-	var known []bulk.Report
+	var known []engine.Report
 	key := s.engine.LeaseKey()
 	for i, token := range tokens {
 		out.Body.Verdicts[i] = wire.Verdict{Lease: token, Verdict: bulk.Unknown.String()}

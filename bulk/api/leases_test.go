@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // dispatched makes a sealed action with these jobs.
@@ -132,7 +133,7 @@ func TestAcknowledge(t *testing.T) {
 	if !slices.Equal(got, want) || verdicts.Verdicts[1].Lease != "never one" {
 		t.Fatalf("got %q; want %q", got, want)
 	}
-	reports := []bulk.Report{
+	reports := []engine.Report{
 		{Lease: held[0], Kind: bulk.Succeeded, Result: []byte(`{"n": 1.50}`), Took: 20 * time.Millisecond, Cost: 7},
 		{Lease: held[1], Kind: bulk.FailedForGood, Error: "no such user"},
 		{Lease: held[2], Kind: bulk.FailedForNow, Error: "timeout", RetryAfter: 5 * time.Second},

@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/edge"
 )
 
@@ -109,9 +110,9 @@ func (s scoped) DeadLetters(ctx context.Context, id string, from int64, limit in
 }
 
 // Why implements Engine. It does not name other tenants.
-func (s scoped) Why(ctx context.Context, id string, index int64) (bulk.Explanation, error) {
-	x, err := about(ctx, id, s.reach, func(ctx context.Context, id string) (bulk.Explanation, error) { return s.Engine.Why(ctx, id, index) })
-	x.HeldBy = slices.DeleteFunc(x.HeldBy, func(held bulk.TenantJobs) bool { return !sees(ctx, held.Tenant) })
+func (s scoped) Why(ctx context.Context, id string, index int64) (engine.Explanation, error) {
+	x, err := about(ctx, id, s.reach, func(ctx context.Context, id string) (engine.Explanation, error) { return s.Engine.Why(ctx, id, index) })
+	x.HeldBy = slices.DeleteFunc(x.HeldBy, func(held engine.TenantJobs) bool { return !sees(ctx, held.Tenant) })
 	return x, err
 }
 
@@ -132,24 +133,24 @@ func (s scoped) Create(ctx context.Context, spec bulk.Spec) (bulk.Action, bool, 
 }
 
 // Enqueue implements Engine.
-func (s scoped) Enqueue(ctx context.Context, job bulk.NewJob) (bulk.Enqueued, error) {
+func (s scoped) Enqueue(ctx context.Context, job engine.NewJob) (engine.Enqueued, error) {
 	if err := mayChange(ctx, job.Tenant); err != nil {
-		return bulk.Enqueued{}, err
+		return engine.Enqueued{}, err
 	}
 	return s.Engine.Enqueue(ctx, job)
 }
 
 // Change implements Engine. Those who do not see all tenants name one, or an action.
-func (s scoped) Change(ctx context.Context, change bulk.Change) (bulk.Changed, error) {
+func (s scoped) Change(ctx context.Context, change engine.Change) (engine.Changed, error) {
 	err := mayChange(ctx, change.Tenant)
 	if change.Action != "" {
 		err = s.reach(ctx, change.Action)
 	}
 	if err != nil {
-		return bulk.Changed{}, err
+		return engine.Changed{}, err
 	}
 	if change.After, err = reveal(ctx, change.After); err != nil {
-		return bulk.Changed{}, err
+		return engine.Changed{}, err
 	}
 	done, err := s.Engine.Change(ctx, change)
 	done.Next = *hide(ctx, &done.Next)

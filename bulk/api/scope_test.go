@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-project/sluice/access/storetest"
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/edge/edgetest"
 )
 
@@ -67,9 +68,9 @@ func (e *twoTenants) Settings(context.Context) (bulk.Settings, error) { return b
 func (e *twoTenants) EstimatedFinish(string) time.Time                { return time.Time{} }
 func (e *twoTenants) HeldBack(*bulk.Action) int64                     { return 0 }
 
-func (e *twoTenants) Why(_ context.Context, id string, _ int64) (bulk.Explanation, error) {
-	return bulk.Explanation{
-		Action: actionOf(id), HeldBy: []bulk.TenantJobs{{Tenant: "other", Jobs: 5}, {Tenant: "acme", Jobs: 4}},
+func (e *twoTenants) Why(_ context.Context, id string, _ int64) (engine.Explanation, error) {
+	return engine.Explanation{
+		Action: actionOf(id), HeldBy: []engine.TenantJobs{{Tenant: "other", Jobs: 5}, {Tenant: "acme", Jobs: 4}},
 	}, nil
 }
 
@@ -161,9 +162,9 @@ func (e *manyOthers) Actions(_ context.Context, filter bulk.ActionFilter) (all [
 	return all, nil
 }
 
-func (e *manyOthers) Change(_ context.Context, change bulk.Change) (bulk.Changed, error) {
+func (e *manyOthers) Change(_ context.Context, change engine.Change) (engine.Changed, error) {
 	e.after = change.After
-	return bulk.Changed{Next: "1/other-7"}, nil
+	return engine.Changed{Next: "1/other-7"}, nil
 }
 
 // A page that ends among actions beyond the sender's limits names none of them, and the next one begins there.

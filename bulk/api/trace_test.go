@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/internal/testkit/until"
@@ -30,7 +31,7 @@ import (
 type traced struct {
 	t      *testing.T
 	url    string
-	engine *bulk.Engine
+	engine *engine.Engine
 	made   *tracetest.InMemoryExporter
 }
 
@@ -50,7 +51,7 @@ func newTraced(t *testing.T, sampler sdk.Sampler) *traced {
 	}
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
-	engine, err := bulk.New(store, mux, config, bulk.WithLogger(quiet), bulk.WithTracerProvider(provider))
+	engine, err := engine.New(store, mux, config, engine.WithLogger(quiet), engine.WithTracerProvider(provider))
 	if err != nil {
 		t.Fatal(err)
 	}

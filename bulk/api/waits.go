@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 func (s *server) registerWaits() {
@@ -61,7 +62,7 @@ func (s *server) workers(ctx context.Context, in *inWorkers) (*object[wire.Worke
 		return nil, refuse("", err)
 	}
 	out := &object[wire.Workers]{Body: wire.Workers{Workers: []wire.Workforce{}}}
-	from, found := slices.BinarySearchFunc(all, in.After, func(w bulk.Workforce, name string) int { return strings.Compare(w.Type, name) })
+	from, found := slices.BinarySearchFunc(all, in.After, func(w engine.Workforce, name string) int { return strings.Compare(w.Type, name) })
 	if found {
 		from++
 	}

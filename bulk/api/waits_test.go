@@ -7,12 +7,13 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // Workforces are of five types.
-func (e *fakeEngine) Workforces(context.Context) (all []bulk.Workforce, err error) {
+func (e *fakeEngine) Workforces(context.Context) (all []engine.Workforce, err error) {
 	for i := range int64(5) {
-		all = append(all, bulk.Workforce{Type: fmt.Sprint("t", i), Workers: i, Here: 1, Waiting: 3, Ready: 2, InFlight: 4, Idle: i == 1})
+		all = append(all, engine.Workforce{Type: fmt.Sprint("t", i), Workers: i, Here: 1, Waiting: 3, Ready: 2, InFlight: 4, Idle: i == 1})
 	}
 	return all, e.fail["Workforces"]
 }
@@ -35,7 +36,7 @@ func TestWorkers(t *testing.T) {
 // TestWaits: actions of which nothing waits are left out, and so are those that ended since.
 func TestWaits(t *testing.T) {
 	f := newFixture(t)
-	f.engine.explanation = bulk.Explanation{Reason: bulk.WhyInLine, Text: "3 jobs go before it", Place: 3}
+	f.engine.explanation = engine.Explanation{Reason: engine.WhyInLine, Text: "3 jobs go before it", Place: 3}
 	for _, id := range []string{"a", "b", "c"} {
 		f.create(id)
 		f.engine.edit(id, func(a *fakeAction) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/edge"
 )
 
@@ -69,7 +70,7 @@ func (s *server) explaining(ctx context.Context) (leave func(), err error) {
 }
 
 // jobState returns the JSON object of an explanation.
-func (s *server) jobState(x *bulk.Explanation) wire.JobState {
+func (s *server) jobState(x *engine.Explanation) wire.JobState {
 	object := wire.JobState{
 		ID: bulk.JobID(x.Action.ID, x.Job.Index), Action: x.Action.ID, Index: x.Job.Index, State: string(x.Job.State),
 		Attempts: known(x.Job.Attempts), Error: x.Job.Error, ResultTruncated: x.Job.ResultTruncated, HeldBy: []wire.TenantJobs{},

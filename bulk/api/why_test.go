@@ -16,21 +16,22 @@ import (
 	"github.com/sluice-project/sluice/bulk/api"
 	"github.com/sluice-project/sluice/bulk/api/wire"
 	"github.com/sluice-project/sluice/bulk/bulktest"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // Why returns the explanation that a test has set.
-func (e *fakeEngine) Why(_ context.Context, id string, index int64) (bulk.Explanation, error) {
+func (e *fakeEngine) Why(_ context.Context, id string, index int64) (engine.Explanation, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a, err := e.find(id)
 	if err = cmp.Or(err, e.fail["Why"]); err != nil {
-		return bulk.Explanation{}, err
+		return engine.Explanation{}, err
 	}
 	if index == bulk.FirstJob && a.Ready > 0 {
 		index = 0
 	}
 	if index >= a.Received || index < 0 {
-		return bulk.Explanation{}, &bulk.NoJobError{ID: id, Index: index, Received: a.Received}
+		return engine.Explanation{}, &bulk.NoJobError{ID: id, Index: index, Received: a.Received}
 	}
 	x := e.explanation
 	x.Action, x.Job.Index = a.Action, index
@@ -46,31 +47,31 @@ func TestWhy(t *testing.T) {
 	at := start.Add(time.Minute)
 	const utc = `"2026-01-02T02:05:05Z"`
 	for name, test := range map[string]struct {
-		x    bulk.Explanation
+		x    engine.Explanation
 		id   string
 		want string
 	}{
 		"pending": {
-			bulk.Explanation{
-				Job: bulk.JobState{State: bulk.StatePending}, Reason: bulk.WhyTenantLimit, Text: "it waits",
-				HeldBy: []bulk.TenantJobs{{Tenant: "acme", Jobs: 3}}, EarliestStart: at,
+			engine.Explanation{
+				Job: bulk.JobState{State: bulk.StatePending}, Reason: engine.WhyTenantLimit, Text: "it waits",
+				HeldBy: []engine.TenantJobs{{Tenant: "acme", Jobs: 3}}, EarliestStart: at,
 			}, "a",
 			`"state":"pending","attempts":0,"error":"","reason":"tenant_limit","explanation":"it waits","held_by":[{"tenant":"acme","jobs":3}],"place":0,"earliest_start":` + utc + `,"deadline":null,"failed_at":null`,
 		},
 		"held back": {
-			bulk.Explanation{Job: bulk.JobState{State: bulk.StatePending}, Reason: bulk.WhyTargetDown, Text: "it waits", Place: 4}, "held",
+			engine.Explanation{Job: bulk.JobState{State: bulk.StatePending}, Reason: engine.WhyTargetDown, Text: "it waits", Place: 4}, "held",
 			`"state":"non_ready","attempts":0,"error":"","reason":"target_down","explanation":"it waits","held_by":[],"place":4,"earliest_start":null,"deadline":null,"failed_at":null`,
 		},
 		"in flight": {
-			bulk.Explanation{Job: bulk.JobState{State: bulk.StateInFlight, Attempts: 2, At: at}, Reason: bulk.WhyInFlight, Text: "it runs", Place: bulk.NotKnown}, "a",
+			engine.Explanation{Job: bulk.JobState{State: bulk.StateInFlight, Attempts: 2, At: at}, Reason: engine.WhyInFlight, Text: "it runs", Place: bulk.NotKnown}, "a",
 			`"state":"in_flight","attempts":2,"error":"","reason":"in_flight","explanation":"it runs","held_by":[],"place":null,"earliest_start":null,"deadline":` + utc + `,"failed_at":null`,
 		},
 		"failed": {
-			bulk.Explanation{Job: bulk.JobState{State: bulk.StateFailed, Attempts: 4, At: at, Error: "no"}, Place: bulk.NotKnown}, "a",
+			engine.Explanation{Job: bulk.JobState{State: bulk.StateFailed, Attempts: 4, At: at, Error: "no"}, Place: bulk.NotKnown}, "a",
 			`"state":"failed","attempts":4,"error":"no","reason":null,"explanation":null,"held_by":[],"place":null,"earliest_start":null,"deadline":null,"failed_at":` + utc,
 		},
 		"succeeded": {
-			bulk.Explanation{Job: bulk.JobState{State: bulk.StateSucceeded, Attempts: bulk.NotKnown}, Place: bulk.NotKnown}, "a",
+			engine.Explanation{Job: bulk.JobState{State: bulk.StateSucceeded, Attempts: bulk.NotKnown}, Place: bulk.NotKnown}, "a",
 			`"state":"succeeded","attempts":null,"error":"","reason":null,"explanation":null,"held_by":[],"place":null,"earliest_start":null,"deadline":null,"failed_at":null`,
 		},
 	} {
@@ -147,7 +148,7 @@ func TestWhyFromEndToEnd(t *testing.T) {
 		"no worker": func(t *testing.T, r *whyRig) {
 			r.engine.Submit(t, bulk.Spec{ID: "nobody", Tenant: "acme", Type: "remote"}, 1)
 			<-time.After(3 * time.Second)
-			r.wantWhy("nobody", 0, bulk.StateReady, bulk.WhyNoWorker)
+			r.wantWhy("nobody", 0, bulk.StateReady, engine.WhyNoWorker)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,11 +169,11 @@ func TestWhyFromEndToEnd(t *testing.T) {
 func whyNotStarted(t *testing.T, r *whyRig) {
 	r.create("open")
 	r.upload("open", "1")
-	r.wantWhy("open", 0, bulk.StatePending, bulk.WhyNotSealed)
+	r.wantWhy("open", 0, bulk.StatePending, engine.WhyNotSealed)
 	r.do(201, "POST", "/v1/actions", `{"id":"later","tenant":"acme","type":"echo","run_at":"2999-01-01T00:00:00Z"}`)
 	r.upload("later", "1")
 	r.do(200, "POST", "/v1/actions/later/seal", `{"total":1}`)
-	if got := r.wantWhy("later", "first", bulk.StatePending, bulk.WhyRunAt); got.EarliestStart == nil || got.EarliestStart.Year() != 2999 {
+	if got := r.wantWhy("later", "first", bulk.StatePending, engine.WhyRunAt); got.EarliestStart == nil || got.EarliestStart.Year() != 2999 {
 		t.Errorf("the earliest start is %v", got.EarliestStart)
 	}
 }
@@ -183,15 +184,15 @@ func whyBusy(t *testing.T, r *whyRig) {
 	if got := r.wantWhy("busy", 0, bulk.StateNonReady, "transient_error"); got.EarliestStart == nil || *got.Attempts != 1 {
 		t.Errorf("%+v", got)
 	}
-	if got := r.wantWhy("busy", 1, bulk.StateInFlight, bulk.WhyInFlight); got.Deadline == nil {
+	if got := r.wantWhy("busy", 1, bulk.StateInFlight, engine.WhyInFlight); got.Deadline == nil {
 		t.Errorf("%+v", got)
 	}
-	got := r.wantWhy("busy", 4, bulk.StateReady, bulk.WhyWorkersBusy)
+	got := r.wantWhy("busy", 4, bulk.StateReady, engine.WhyWorkersBusy)
 	if len(got.HeldBy) != 1 || got.HeldBy[0] != (wire.TenantJobs{Tenant: "acme", Jobs: 4}) {
 		t.Errorf("held by %v, want acme with the 4 jobs that are ready or in flight", got.HeldBy)
 	}
 	r.do(200, "POST", "/v1/actions/busy/pause", "")
-	if got := r.wantWhy("busy", 4, bulk.StatePending, bulk.WhyPaused); got.Place != nil {
+	if got := r.wantWhy("busy", 4, bulk.StatePending, engine.WhyPaused); got.Place != nil {
 		t.Errorf("a paused job has the place %d", *got.Place)
 	}
 	r.do(200, "POST", "/v1/actions/busy/cancel", "")
@@ -203,12 +204,12 @@ func whyLimits(t *testing.T, r *whyRig) {
 	r.engine.Submit(t, bulk.Spec{ID: "slow", Tenant: "slow", Type: "send"}, 1, 2, 3, 4)
 	r.settle()
 	r.wantWhy("slow", 0, bulk.StateSucceeded, "")
-	if got := r.wantWhy("slow", 3, bulk.StatePending, bulk.WhyTenantLimit); got.EarliestStart == nil || *got.Place != 2 {
+	if got := r.wantWhy("slow", 3, bulk.StatePending, engine.WhyTenantLimit); got.EarliestStart == nil || *got.Place != 2 {
 		t.Errorf("%+v, want the third place", got)
 	}
 	r.do(200, "PUT", "/v1/limits", `{"requests_per_second":0.001}`)
 	r.settle()
-	r.wantWhy("slow", "first", bulk.StatePending, bulk.WhyGlobalLimit)
+	r.wantWhy("slow", "first", bulk.StatePending, engine.WhyGlobalLimit)
 	r.do(200, "PUT", "/v1/limits", `{"requests_per_second":0}`)
 }
 
@@ -219,11 +220,11 @@ func whyTargets(t *testing.T, r *whyRig) {
 		r.settle()
 	}
 	targeted("narrow", `{"concurrency":1}`, "wait", "wait")
-	r.wantWhy("narrow", 0, bulk.StateInFlight, bulk.WhyInFlight)
-	r.wantWhy("narrow", 1, bulk.StatePending, bulk.WhyTargetConcurrency)
+	r.wantWhy("narrow", 0, bulk.StateInFlight, engine.WhyInFlight)
+	r.wantWhy("narrow", 1, bulk.StatePending, engine.WhyTargetConcurrency)
 	targeted("rare", `{"requests_per_second":1}`, 3, 3)
 	r.wantWhy("rare", 0, bulk.StateSucceeded, "")
-	if got := r.wantWhy("rare", 1, bulk.StatePending, bulk.WhyTargetLimit); len(got.HeldBy) != 0 {
+	if got := r.wantWhy("rare", 1, bulk.StatePending, engine.WhyTargetLimit); len(got.HeldBy) != 0 {
 		t.Errorf("held by %v, and nothing is ready or in flight", got.HeldBy)
 	}
 	targeted("full", `{}`, "throttle")
@@ -261,7 +262,7 @@ type stuckEngine struct {
 	answers chan struct{}
 }
 
-func (e *stuckEngine) Why(ctx context.Context, id string, index int64) (bulk.Explanation, error) {
+func (e *stuckEngine) Why(ctx context.Context, id string, index int64) (engine.Explanation, error) {
 	<-e.answers
 	return e.fakeEngine.Why(ctx, id, index)
 }
@@ -278,7 +279,7 @@ func TestKeptResults(t *testing.T) {
 		`"error":"","reason":null,"explanation":null,"h`: {},
 	} {
 		job.State = bulk.StateSucceeded
-		f.engine.explanation = bulk.Explanation{Job: job}
+		f.engine.explanation = engine.Explanation{Job: job}
 		if got := f.do(200, "GET", "/v1/actions/a/jobs/0", "").Body.String(); !strings.Contains(got, want) {
 			t.Errorf("got %s\nwant %s", got, want)
 		}

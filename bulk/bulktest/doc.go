@@ -6,7 +6,7 @@
 //   - [Work] and [Run] make one attempt of one job with a worker or with a mux's handlers,
 //     without an engine: no store, no retries, no waiting. An [Attempt] is the result, with
 //     assertions.
-//   - An [Engine] is a whole bulk.Engine on an embedded store in memory. It is stopped when
+//   - An [Engine] is a whole engine.Engine on an embedded store in memory. It is stopped when
 //     the test ends. [Engine.Run] creates an action and waits until it has finished.
 //   - [RequireAction], [RequireJobs], [RequireDeadLetters] and [RequireCounts] assert which
 //     jobs were inserted and how they ended.

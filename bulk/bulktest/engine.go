@@ -13,12 +13,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
 // Engine is an engine that runs in a test, on an embedded store in memory.
 type Engine struct {
-	*bulk.Engine
+	*engine.Engine
 	// Timeout is the maximum time that Run and Wait wait for one action; default 1 minute. In
 	// a bubble it is virtual time: increase it if jobs are retried for longer.
 	Timeout time.Duration
@@ -32,7 +33,7 @@ type Engine struct {
 // New returns an engine that has been started. When the test ends, the engine is stopped,
 // which must succeed, and its store is closed. In a bubble, New must be called in it, and the
 // test must end in it. The engine logs to the test's output.
-func New(t testing.TB, mux *bulk.Mux, config bulk.Config, options ...bulk.Option) *Engine {
+func New(t testing.TB, mux *bulk.Mux, config bulk.Config, options ...engine.Option) *Engine {
 	t.Helper()
 	e := &Engine{Timeout: time.Minute, fs: vfs.NewMem(), config: config, store: &inserted{jobs: map[string]map[int64][]byte{}}}
 	e.open(t, mux, options)
@@ -40,7 +41,7 @@ func New(t testing.TB, mux *bulk.Mux, config bulk.Config, options ...bulk.Option
 	return e
 }
 
-func (e *Engine) open(t testing.TB, mux *bulk.Mux, options []bulk.Option) {
+func (e *Engine) open(t testing.TB, mux *bulk.Mux, options []engine.Option) {
 	t.Helper()
 	store, err := pebblestore.Open("store", pebblestore.Options{FS: e.fs, Bulk: e.config, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -49,7 +50,7 @@ func (e *Engine) open(t testing.TB, mux *bulk.Mux, options []bulk.Option) {
 	e.store.Store = store
 	e.stopped.Store(false)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	if e.Engine, err = bulk.New(e.store, mux, e.config, append([]bulk.Option{bulk.WithLogger(log)}, options...)...); err != nil {
+	if e.Engine, err = engine.New(e.store, mux, e.config, append([]engine.Option{engine.WithLogger(log)}, options...)...); err != nil {
 		t.Fatal(err)
 	}
 	if err := e.Start(t.Context()); err != nil {
@@ -57,7 +58,7 @@ func (e *Engine) open(t testing.TB, mux *bulk.Mux, options []bulk.Option) {
 	}
 }
 
-// Stop stops the engine, if it was not stopped before; see bulk.Engine.Stop. The store stays
+// Stop stops the engine, if it was not stopped before; see engine.Engine.Stop. The store stays
 // open, so that the engine's methods still work.
 func (e *Engine) Stop(ctx context.Context) error {
 	if e.stopped.Swap(true) {
@@ -79,7 +80,7 @@ func (e *Engine) Close(t testing.TB) {
 
 // Restart does the same as a deployment: it closes the engine, and starts another one with
 // the same store and config, this mux and these options.
-func (e *Engine) Restart(t testing.TB, mux *bulk.Mux, options ...bulk.Option) {
+func (e *Engine) Restart(t testing.TB, mux *bulk.Mux, options ...engine.Option) {
 	t.Helper()
 	e.Close(t)
 	e.open(t, mux, options)

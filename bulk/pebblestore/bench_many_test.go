@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // BenchmarkManyActions creates 10,000 actions of as many tenants, with ten jobs
@@ -45,7 +46,7 @@ func eachOf(b *testing.B, n int, f func(i int) error) {
 	wait.Wait()
 }
 
-func uploadSmall(ctx context.Context, engine *bulk.Engine, id string) error {
+func uploadSmall(ctx context.Context, engine *engine.Engine, id string) error {
 	jobs := payloads()[:10]
 	spec := bulk.Spec{ID: id, Tenant: id, Type: "echo", Aggregate: []string{"count"}}
 	if _, _, err := engine.Create(ctx, spec); err != nil {

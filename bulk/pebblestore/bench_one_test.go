@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // BenchmarkEnqueueOne enqueues one job of 100 bytes at a time from 64 callers.
 func BenchmarkEnqueueOne(b *testing.B) {
 	config := bulk.Config{RequestsPerSecond: -1}
-	engine, err := bulk.New(openBench(b, config), bulk.NewMux(), config)
+	e, err := engine.New(openBench(b, config), bulk.NewMux(), config)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -25,7 +26,7 @@ func BenchmarkEnqueueOne(b *testing.B) {
 	for range 64 {
 		callers.Go(func() {
 			for asked.Add(1) <= int64(b.N) {
-				if _, err := engine.Enqueue(context.Background(), bulk.NewJob{Tenant: "t", Type: "echo", Payload: payload}); err != nil {
+				if _, err := e.Enqueue(context.Background(), engine.NewJob{Tenant: "t", Type: "echo", Payload: payload}); err != nil {
 					b.Error(err)
 					return
 				}
@@ -43,12 +44,12 @@ func BenchmarkEnqueueLatency(b *testing.B) {
 	started := make(chan time.Time, 1)
 	mux := bulk.NewMux()
 	mux.HandleFunc("told", func(context.Context, *bulk.Job) ([]byte, error) { started <- time.Now(); return nil, nil })
-	engine := startBench(b, openBench(b, config), mux, config)
+	e := startBench(b, openBench(b, config), mux, config)
 	took := make([]time.Duration, 0, b.N)
 	b.ResetTimer()
 	for range b.N {
 		began := time.Now()
-		if _, err := engine.Enqueue(context.Background(), bulk.NewJob{Tenant: "t", Type: "told", Payload: []byte("1")}); err != nil {
+		if _, err := e.Enqueue(context.Background(), engine.NewJob{Tenant: "t", Type: "told", Payload: []byte("1")}); err != nil {
 			b.Fatal(err)
 		}
 		took = append(took, (<-started).Sub(began))

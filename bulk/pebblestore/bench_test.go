@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 )
 
 // payloads are a batch of 1,000 jobs of 100 bytes.
@@ -35,9 +36,9 @@ func openBench(b testing.TB, config bulk.Config) *Store {
 }
 
 // startBench starts an engine on a store; it stops before the store is closed.
-func startBench(b *testing.B, s bulk.Store, mux *bulk.Mux, config bulk.Config, options ...bulk.Option) *bulk.Engine {
+func startBench(b *testing.B, s bulk.Store, mux *bulk.Mux, config bulk.Config, options ...engine.Option) *engine.Engine {
 	b.Helper()
-	engine, err := bulk.New(s, mux, config, options...)
+	engine, err := engine.New(s, mux, config, options...)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -91,11 +92,11 @@ func (taker) Publish(context.Context, []bulk.Event) error { return nil }
 // BenchmarkRunWithEvents is BenchmarkRun with a publisher: without and with an event of each
 // job.
 func BenchmarkRunWithEvents(b *testing.B) {
-	b.Run("actions", func(b *testing.B) { benchRun(b, nil, bulk.WithPublisher(taker{})) })
-	b.Run("jobs", func(b *testing.B) { benchRun(b, []string{bulk.JobEvents}, bulk.WithPublisher(taker{})) })
+	b.Run("actions", func(b *testing.B) { benchRun(b, nil, engine.WithPublisher(taker{})) })
+	b.Run("jobs", func(b *testing.B) { benchRun(b, []string{bulk.JobEvents}, engine.WithPublisher(taker{})) })
 }
 
-func benchRun(b *testing.B, events []string, options ...bulk.Option) {
+func benchRun(b *testing.B, events []string, options ...engine.Option) {
 	b.Helper()
 	config := bulk.Config{RequestsPerSecond: -1}
 	s := openBench(b, config)
@@ -118,7 +119,7 @@ func benchRun(b *testing.B, events []string, options ...bulk.Option) {
 	b.ReportMetric(float64(tenants*(b.N/tenants+1))*1000/b.Elapsed().Seconds(), "jobs/s")
 }
 
-func runAction(ctx context.Context, engine *bulk.Engine, spec bulk.Spec, batch [][]byte, batches int) error {
+func runAction(ctx context.Context, engine *engine.Engine, spec bulk.Spec, batch [][]byte, batches int) error {
 	action, _, err := engine.Create(ctx, spec)
 	if err != nil {
 		return err

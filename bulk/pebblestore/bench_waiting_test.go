@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
@@ -76,17 +77,17 @@ func (w waitingSize) run(b *testing.B, files vfs.FS) (cost, start float64) {
 }
 
 // stop stops an engine and closes its store, so that their memory is free for the next.
-func stop(b *testing.B, engine *bulk.Engine, s *Store) {
+func stop(b *testing.B, e *engine.Engine, s *Store) {
 	b.Helper()
-	if err := errors.Join(engine.Stop(context.Background()), s.Close()); err != nil {
+	if err := errors.Join(e.Stop(context.Background()), s.Close()); err != nil {
 		b.Fatal(err)
 	}
 }
 
 // start starts an engine whose jobs are told to ran.
-func (w waitingSize) start(b *testing.B, s *Store) (engine *bulk.Engine, ran chan struct{}) {
+func (w waitingSize) start(b *testing.B, s *Store) (*engine.Engine, chan struct{}) {
 	b.Helper()
-	ran = make(chan struct{}, 1000)
+	ran := make(chan struct{}, 1000)
 	mux := bulk.NewMux()
 	mux.HandleFunc("no-op", func(ctx context.Context, _ *bulk.Job) ([]byte, error) {
 		select {
@@ -97,14 +98,14 @@ func (w waitingSize) start(b *testing.B, s *Store) (engine *bulk.Engine, ran cha
 	})
 	config := waitingConfig
 	config.Types = map[string]bulk.TypeConfig{"no-op": {Workers: 100}}
-	engine, err := bulk.New(s, mux, config)
+	e, err := engine.New(s, mux, config)
 	if err == nil {
-		err = engine.Start(context.Background())
+		err = e.Start(context.Background())
 	}
 	if err != nil {
 		b.Fatal(err)
 	}
-	return engine, ran
+	return e, ran
 }
 
 // warmUp runs jobs until each tenant's have been measured, and the engine knows what each action waits for.

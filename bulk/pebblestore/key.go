@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/keys"
 	"github.com/sluice-project/sluice/internal/ranks"
 )
 
@@ -236,7 +237,7 @@ func (s *Store) lookAtKeys(most int, now time.Time) (moved int) {
 // adoptKeys applies the limits by key of a tenant. Jobs in flight hold what they held before; a limit
 // that is new counts those that start from now on.
 func (s *Store) adoptKeys(t *tenant, now time.Time) {
-	t.keys, _ = bulk.NewKeys(t.settings.Keys) // they were valid when they were set
+	t.keys, _ = keys.Compile(t.settings.Keys) // they were valid when they were set
 	for of, k := range t.keyed {
 		k.limit = keyLimit(t, of)
 		s.look(k, now)

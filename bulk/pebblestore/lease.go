@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/keys"
 )
 
 // Lease implements bulk.Store.
@@ -51,7 +52,7 @@ type offer struct {
 	err     error
 	// keys are those of the job, by what computes its tenant's.
 	spec *bulk.Spec
-	by   *bulk.Keys
+	by   *keys.Keys
 	keys []bulk.KeyUse
 }
 

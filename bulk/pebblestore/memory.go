@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/keys"
 	"github.com/sluice-project/sluice/internal/ranks"
 )
 
@@ -150,7 +151,7 @@ type tenant struct {
 	lines    map[string]*line
 	// keys are those of its settings; keyed has the keys with attempts or jobs, and aside counts the
 	// jobs that wait for one.
-	keys  *bulk.Keys
+	keys  *keys.Keys
 	keyed map[bulk.JobKey]*keyed
 	aside int64
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -28,7 +29,7 @@ func BenchmarkEndToEnd(b *testing.B) {
 			defer func() { _ = s.Close() }()
 			mux := bulk.NewMux()
 			mux.HandleFunc("noop", func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil })
-			engine, err := bulk.New(s, mux, config, bulk.WithLogger(slog.New(slog.DiscardHandler)))
+			engine, err := engine.New(s, mux, config, engine.WithLogger(slog.New(slog.DiscardHandler)))
 			if err != nil {
 				b.Fatal(err)
 			}

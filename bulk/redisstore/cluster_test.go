@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -29,7 +30,7 @@ func TestACluster(t *testing.T) {
 	config := bulk.Config{RequestsPerSecond: 1e6}.WithDefaults()
 	var ran atomic.Int64
 	var stores []*Store
-	var engines []*bulk.Engine
+	var engines []*engine.Engine
 	for n := range 2 {
 		s := open(t, Options{URL: cluster.URL(), Bulk: config, Instance: fmt.Sprint(n)})
 		stores, engines = append(stores, s), append(engines, run(t, s, config, counting(&ran)))

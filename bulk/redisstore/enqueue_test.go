@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -23,12 +24,12 @@ type enqueuedJobs struct {
 }
 
 // enqueue enqueues the nth job of a caller; each tenth has a key that all callers use.
-func (e *enqueuedJobs) enqueue(t *testing.T, engine *bulk.Engine, n int) {
-	job := bulk.NewJob{Tenant: fmt.Sprint("t", n%4), Type: "echo", Payload: fmt.Append(nil, n)}
+func (e *enqueuedJobs) enqueue(t *testing.T, to *engine.Engine, n int) {
+	job := engine.NewJob{Tenant: fmt.Sprint("t", n%4), Type: "echo", Payload: fmt.Append(nil, n)}
 	if n%10 == 9 {
 		job.Unique = fmt.Sprint(n)
 	}
-	enqueued, err := engine.Enqueue(t.Context(), job)
+	enqueued, err := to.Enqueue(t.Context(), job)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch id := enqueued.ID(); {
@@ -60,7 +61,7 @@ func TestEnqueueAtSeveralInstances(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
 	config := unlimited()
 	config.StreamWindow = time.Second
-	var engines []*bulk.Engine
+	var engines []*engine.Engine
 	for n := range 3 {
 		s := open(t, Options{URL: server.URL(), Shards: 5, Bulk: config, Instance: fmt.Sprint(n)})
 		engines = append(engines, run(t, s, config, bulk.NewMux()))

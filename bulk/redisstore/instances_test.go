@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -120,7 +121,7 @@ func (l load) run(t *testing.T, shards int) (used bool) {
 		DispatchInterval: 20 * time.Millisecond, FetchInterval: 40 * time.Millisecond,
 	}.WithDefaults()
 	var stores []*Store
-	var engines []*bulk.Engine
+	var engines []*engine.Engine
 	for n := range 3 {
 		s := open(t, Options{URL: server.URL(), Shards: shards, Bulk: config, Instance: fmt.Sprint(n)})
 		mux := bulk.NewMux()
@@ -145,7 +146,7 @@ func (l load) setTargets(t *testing.T, s *Store) {
 
 // upload creates an action of each tenant. One instance uploads its jobs and another seals
 // it.
-func (l load) upload(t *testing.T, stores []*Store, engines []*bulk.Engine) {
+func (l load) upload(t *testing.T, stores []*Store, engines []*engine.Engine) {
 	t.Helper()
 	for n := range 10 {
 		spec := bulk.Spec{ID: fmt.Sprint("a", n), Tenant: fmt.Sprint("tenant", n), Type: "work", Aggregate: []string{"sum:n"}}

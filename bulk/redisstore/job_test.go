@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -61,19 +62,19 @@ func TestWhyOverShards(t *testing.T) {
 	for i := range tenants {
 		until.Succeeds(t, "the explanation", func() error {
 			x, err := e.Why(ctx, fmt.Sprint("a", i), 2)
-			if err == nil && (x.Reason != bulk.WhyTargetLimit || x.Place < 1 || x.Place > 2 || x.EarliestStart.IsZero()) {
+			if err == nil && (x.Reason != engine.WhyTargetLimit || x.Place < 1 || x.Place > 2 || x.EarliestStart.IsZero()) {
 				err = fmt.Errorf("%q (%s), place %d, from %v on", x.Reason, x.Text, x.Place, x.EarliestStart)
 			}
 			return err
 		})
 	}
-	got, err := e.Change(ctx, bulk.Change{Do: bulk.DoPause, Target: "slow", Limit: tenants})
+	got, err := e.Change(ctx, engine.Change{Do: engine.DoPause, Target: "slow", Limit: tenants})
 	if err != nil || got.Changed != tenants {
 		t.Errorf("%+v, %v; want %d paused", got, err, tenants)
 	}
 	for i := range tenants {
-		if x, err := e.Why(ctx, fmt.Sprint("a", i), 2); err != nil || x.Reason != bulk.WhyPaused {
-			t.Errorf("%q, %v; want %s", x.Reason, err, bulk.WhyPaused)
+		if x, err := e.Why(ctx, fmt.Sprint("a", i), 2); err != nil || x.Reason != engine.WhyPaused {
+			t.Errorf("%q, %v; want %s", x.Reason, err, engine.WhyPaused)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -186,9 +187,9 @@ func recovered(t testing.TB, call func() error) {
 }
 
 // run starts an engine on a store, and stops it when the test ends.
-func run(t testing.TB, s *Store, config bulk.Config, mux *bulk.Mux) *bulk.Engine {
+func run(t testing.TB, s *Store, config bulk.Config, mux *bulk.Mux) *engine.Engine {
 	t.Helper()
-	engine, err := bulk.New(s, mux, config, bulk.WithLogger(quiet))
+	engine, err := engine.New(s, mux, config, engine.WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // keys returns the names of all keys, sorted.
-func keys(t *testing.T, s *Store) []string {
+func keysOf(t *testing.T, s *Store) []string {
 	t.Helper()
 	names, err := s.db.Do(t.Context(), s.db.B().Keys().Pattern("*").Build()).AsStrSlice()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			before := keys(t, s)
+			before := keysOf(t, s)
 			for round := range 5 {
 				liveAndForget(t, s, c, round)
 			}
@@ -170,7 +170,7 @@ func liveAndForget(t *testing.T, s *Store, c *clock, round int) {
 func checkLeft(t *testing.T, s *Store, before []string) {
 	t.Helper()
 	fixed := []string{"gone", "changed", "sequence", "slots:g:t"}
-	for _, key := range keys(t, s) {
+	for _, key := range keysOf(t, s) {
 		name := key[strings.LastIndex(key, "}")+2:]
 		if slices.Contains(before, key) || slices.Contains(fixed, name) {
 			continue
@@ -215,7 +215,7 @@ func TestMuchIsCanceled(t *testing.T) {
 	server, c := redistest.Start(t, redistest.Options{}), newClock()
 	s := open(t, Options{URL: server.URL()})
 	s.now = c.now
-	before := keys(t, s)
+	before := keysOf(t, s)
 	start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, jobs)
 	start(t, s, bulk.Spec{ID: "b", Tenant: "t", Type: "echo"}, 1)
 	all := take(t, s, jobs+1)
@@ -266,7 +266,7 @@ func TestASweepIsBrokenOff(t *testing.T) {
 	server, c := redistest.Start(t, redistest.Options{}), newClock()
 	s := open(t, Options{URL: server.URL()})
 	s.now = c.now
-	before := keys(t, s)
+	before := keysOf(t, s)
 	start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 100)
 	if _, err := s.Settle(t.Context(), settlements(bulk.Throttled, take(t, s, 100))); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -32,7 +33,7 @@ type traffic struct {
 	load    load
 	seen    *starts
 	stores  []*Store
-	engines []*bulk.Engine
+	engines []*engine.Engine
 	// loses is set when a replica takes over: writes may be lost then, and clients begin again
 	// from what is there.
 	loses   bool

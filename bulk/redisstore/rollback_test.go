@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -66,7 +67,7 @@ type loss struct {
 	t      *testing.T
 	pair   *pair
 	store  *Store
-	engine *bulk.Engine
+	engine *engine.Engine
 }
 
 func newLoss(t *testing.T, shards int) *loss {

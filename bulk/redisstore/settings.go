@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/keys"
 )
 
 // The first byte of a setting's name in the hub is its kind.
@@ -44,7 +45,7 @@ type settings struct {
 	types   layers[bulk.TypeLimits]
 	rate    float64
 	// keys compute the keys of tenants with limits by key; nil of others.
-	keys layers[*bulk.Keys]
+	keys layers[*keys.Keys]
 	// shortest is at most the length of the shortest windows that a limit counts in.
 	shortest time.Duration
 }
@@ -167,7 +168,7 @@ func (s *Store) Settings(ctx context.Context) (bulk.Settings, error) {
 // with returns the settings with those that are stored in the hub under some names.
 func (s settings) with(stored map[string]string, window time.Duration) (settings, error) {
 	tenants, targets, types := map[string]bulk.Tenant{}, map[string]bulk.TargetLimits{}, map[string]bulk.TypeLimits{}
-	keys := map[string]*bulk.Keys{}
+	compiled := map[string]*keys.Keys{}
 	for name, text := range stored {
 		var err error
 		switch rest := name[1:]; name[:1] {
@@ -182,7 +183,7 @@ func (s settings) with(stored map[string]string, window time.Duration) (settings
 			t, err = readSetting[bulk.Tenant](text)
 			tenants[rest] = t.WithDefaults()
 			if _, had := s.keys.get(rest); had || len(t.Keys) > 0 {
-				keys[rest], _ = bulk.NewKeys(t.Keys) // they were valid when they were set
+				compiled[rest], _ = keys.Compile(t.Keys) // they were valid when they were set
 			}
 		case settingTarget:
 			targets[rest], err = readSetting[bulk.TargetLimits](text)
@@ -193,7 +194,7 @@ func (s settings) with(stored map[string]string, window time.Duration) (settings
 			return s, fmt.Errorf("redis: the setting %q: %w", name, err)
 		}
 	}
-	s.tenants, s.targets, s.types, s.keys = s.tenants.with(tenants), s.targets.with(targets), s.types.with(types), s.keys.with(keys)
+	s.tenants, s.targets, s.types, s.keys = s.tenants.with(tenants), s.targets.with(targets), s.types.with(types), s.keys.with(compiled)
 	for name := range stored {
 		s.shortest = min(s.shortest, s.limitOf(limitedBy(name)).Window(window))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
@@ -49,7 +50,7 @@ func TestASilentMaster(t *testing.T) {
 	mux.HandleFunc("work", seen.handle)
 	mux.HandleFunc(bulk.WebhookType, seen.handle)
 	var stores []*Store
-	var engines []*bulk.Engine
+	var engines []*engine.Engine
 	for n := range 2 {
 		s := open(t, Options{URL: cluster.URL(), Shards: 6, Bulk: config, Instance: fmt.Sprint(n), CallTimeout: 2 * time.Second})
 		stores, engines = append(stores, s), append(engines, run(t, s, config, mux))

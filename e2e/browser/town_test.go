@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/gate"
 	"github.com/sluice-project/sluice/room/storetest"
 	"github.com/sluice-project/sluice/room/watch"
@@ -23,7 +24,7 @@ const roomName = "shop"
 // town is a shop behind a gate, over the real engine.
 type town struct {
 	t      *testing.T
-	engine *room.Engine
+	engine *engine.Engine
 	url    string
 	// shopURL is the shop, around the gate.
 	shopURL string
@@ -48,7 +49,7 @@ func settings() room.Settings {
 func newTown(t *testing.T, settings room.Settings, people int, live bool) *town {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	engine, err := room.New(storetest.NewMemory(), room.Config{}, room.WithLogger(logger))
+	engine, err := engine.New(storetest.NewMemory(), room.Config{}, engine.WithLogger(logger))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func (town *town) leave(clerk int) {
 // counts waits until the given numbers are inside and waiting.
 func (town *town) counts(inside, waiting int64) {
 	town.t.Helper()
-	var view room.View
+	var view engine.View
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); pause() {
 		var err error
 		if view, err = town.engine.Room(town.t.Context(), roomName); err != nil {

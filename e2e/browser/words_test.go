@@ -14,36 +14,37 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // awayRooms is an engine whose store may be away.
 type awayRooms struct {
-	*room.Engine
+	*engine.Engine
 	gone atomic.Bool
 }
 
 // AskAll implements gate.Rooms.
-func (a *awayRooms) AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result {
+func (a *awayRooms) AskAll(ctx context.Context, name string, askers []engine.Asker, claim bool) []engine.Result {
 	if a.gone.Load() {
-		return []room.Result{{Err: room.ErrUnavailable}}
+		return []engine.Result{{Err: room.ErrUnavailable}}
 	}
 	return a.Engine.AskAll(ctx, name, askers, claim)
 }
 
 // toldRooms answers with what the test sets.
 type toldRooms struct {
-	*room.Engine
+	*engine.Engine
 	mu  sync.Mutex
-	say room.Answer
+	say engine.Answer
 }
 
-func (r *toldRooms) set(position int64, wait *room.Wait) {
+func (r *toldRooms) set(position int64, wait *engine.Wait) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.say.Position, r.say.Wait = position, wait
 }
 
-func (r *toldRooms) change(a room.Answer, err error) (room.Answer, error) {
+func (r *toldRooms) change(a engine.Answer, err error) (engine.Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
@@ -53,17 +54,17 @@ func (r *toldRooms) change(a room.Answer, err error) (room.Answer, error) {
 }
 
 // Enter implements gate.Rooms.
-func (r *toldRooms) Enter(ctx context.Context, name string, visit room.Visit) (room.Answer, error) {
+func (r *toldRooms) Enter(ctx context.Context, name string, visit room.Visit) (engine.Answer, error) {
 	return r.change(r.Engine.Enter(ctx, name, visit))
 }
 
 // Ask implements gate.Rooms.
-func (r *toldRooms) Ask(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error) {
+func (r *toldRooms) Ask(ctx context.Context, name, ticket string, client netip.Addr) (engine.Answer, error) {
 	return r.change(r.Engine.Ask(ctx, name, ticket, client))
 }
 
 // AskAll implements gate.Rooms.
-func (r *toldRooms) AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result {
+func (r *toldRooms) AskAll(ctx context.Context, name string, askers []engine.Asker, claim bool) []engine.Result {
 	results := r.Engine.AskAll(ctx, name, askers, claim)
 	for i := range results {
 		results[i].Answer, results[i].Err = r.change(results[i].Answer, results[i].Err)
@@ -82,7 +83,7 @@ func TestTheScriptSaysTheSame(t *testing.T) {
 			v := newVisitor(t, look{lang: lang, width: 390})
 			v.run(chromedp.Navigate(town.url + "/"))
 			position := int64(2_000_000)
-			for _, wait := range []room.Wait{
+			for _, wait := range []engine.Wait{
 				{}, {High: 59 * time.Second}, {High: time.Minute}, {Low: 30 * time.Second, High: 150 * time.Second},
 				{Low: time.Minute, High: time.Minute}, {Low: 2 * time.Minute, High: 2 * time.Minute}, {Low: 200 * time.Second, High: 290 * time.Second},
 				{Low: time.Minute, High: 2 * time.Hour}, {High: 3 * time.Hour}, {Low: 30 * time.Minute, High: 150 * time.Minute},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
@@ -58,28 +59,28 @@ func run(ctx context.Context) (err error) {
 
 	mux := bulk.NewMux()
 	mux.HandleFunc("order:charge", charge)
-	engine, err := bulk.New(store, mux, config)
+	e, err := engine.New(store, mux, config)
 	if err != nil {
 		return err
 	}
-	if err := engine.Start(ctx); err != nil {
+	if err := e.Start(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, engine.Stop(ctx)) }()
+	defer func() { err = errors.Join(err, e.Stop(ctx)) }()
 
-	return submit(ctx, engine)
+	return submit(ctx, e)
 }
 
 // submit creates an action, uploads its jobs, seals it, and waits for its end.
-func submit(ctx context.Context, engine *bulk.Engine) error {
-	action, _, err := engine.Create(ctx, bulk.Spec{
+func submit(ctx context.Context, e *engine.Engine) error {
+	action, _, err := e.Create(ctx, bulk.Spec{
 		ID: "march", Tenant: "shop", Type: "order:charge",
 		Aggregate: []string{"count", "sum:amount"},
 	})
 	if err != nil {
 		return err
 	}
-	received, err := engine.Append(ctx, action.ID, 0, [][]byte{
+	received, err := e.Append(ctx, action.ID, 0, [][]byte{
 		[]byte(`{"customer":"alice","amount":"0.10"}`),
 		[]byte(`{"customer":"bob","amount":"0.20"}`),
 		[]byte(`{"customer":"mallory","amount":"99.00"}`),
@@ -88,10 +89,10 @@ func submit(ctx context.Context, engine *bulk.Engine) error {
 	if err != nil {
 		return err
 	}
-	if _, err := engine.Seal(ctx, action.ID, received); err != nil {
+	if _, err := e.Seal(ctx, action.ID, received); err != nil {
 		return err
 	}
-	err = engine.Watch(ctx, action.ID, 20*time.Millisecond, func(a bulk.Action) error {
+	err = e.Watch(ctx, action.ID, 20*time.Millisecond, func(a bulk.Action) error {
 		action = a
 		return nil
 	})
@@ -100,7 +101,7 @@ func submit(ctx context.Context, engine *bulk.Engine) error {
 	}
 	fmt.Println(action.Status, action.Succeeded, "succeeded", action.Failed, "failed", action.Retried, "retried")
 	fmt.Printf("count %s, sum %s\n", action.Result["count"], action.Result["sum:amount"])
-	letters, err := engine.DeadLetters(ctx, action.ID, 0, 100)
+	letters, err := e.DeadLetters(ctx, action.ID, 0, 100)
 	for _, letter := range letters {
 		fmt.Println("failed:", bulk.JobID(letter.Action, letter.Index), letter.Error)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/gate"
 	"github.com/sluice-project/sluice/room/pebblestore"
 	"github.com/sluice-project/sluice/room/watch"
@@ -42,7 +43,7 @@ func pages() http.Handler {
 // waitingRoom has the services of a waiting room, which are stopped in reverse order.
 type waitingRoom struct {
 	store  *pebblestore.Store
-	engine *room.Engine
+	engine *engine.Engine
 	hub    *watch.Hub
 }
 
@@ -53,7 +54,7 @@ func open(ctx context.Context, dir string, shop http.Handler) (*waitingRoom, htt
 		return nil, nil, err
 	}
 	w := &waitingRoom{store: store}
-	if w.engine, err = room.New(store, room.Config{}); err != nil {
+	if w.engine, err = engine.New(store, room.Config{}); err != nil {
 		return nil, nil, errors.Join(err, store.Close())
 	}
 	w.hub = watch.New(w.engine) // the live part of the waiting page

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // keys serves the keys of a ring, which can be replaced.
 type keys struct {
-	ring *room.Keyring
+	ring *engine.Keyring
 	t    *testing.T
 	asks int
 }
@@ -26,12 +27,12 @@ func (k *keys) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-func newRing(t *testing.T) *room.Keyring {
-	key, err := room.NewSigningKey(time.Now())
+func newRing(t *testing.T) *engine.Keyring {
+	key, err := engine.NewSigningKey(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := room.NewKeyring([]room.SigningKey{key})
+	ring, err := engine.NewKeyring([]room.SigningKey{key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,8 +45,8 @@ func TestCheck(t *testing.T) {
 	defer server.Close()
 	v := &verifier{url: server.URL, room: "shop"}
 	now := time.Now()
-	sign := func(ring *room.Keyring, name string, ends time.Time) string {
-		text, err := ring.SignPass(&room.Room{Name: name, Generation: "g"}, room.Pass{Number: 42, IssuedAt: now, ExpiresAt: ends})
+	sign := func(ring *engine.Keyring, name string, ends time.Time) string {
+		text, err := ring.SignPass(&engine.Room{Name: name, Generation: "g"}, engine.Pass{Number: 42, IssuedAt: now, ExpiresAt: ends})
 		if err != nil {
 			t.Fatal(err)
 		}

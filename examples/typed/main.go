@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 )
 
@@ -40,25 +41,25 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	engine, err := bulk.New(store, Mux(bank), config) // the config of the store
+	e, err := engine.New(store, Mux(bank), config) // the config of the store
 	if err != nil {
 		return err
 	}
-	if err := engine.Start(ctx); err != nil {
+	if err := e.Start(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, engine.Stop(ctx)) }()
+	defer func() { err = errors.Join(err, e.Stop(ctx)) }()
 
-	action, err := Submit(ctx, engine, "march", Charge{"alice", "0.10"}, Charge{"", "99.00"}, Charge{"bob", "12.34"})
+	action, err := Submit(ctx, e, "march", Charge{"alice", "0.10"}, Charge{"", "99.00"}, Charge{"bob", "12.34"})
 	if err != nil {
 		return err
 	}
-	return report(ctx, engine, action)
+	return report(ctx, e, action)
 }
 
 // report waits for the end of an action, and prints its results.
-func report(ctx context.Context, engine *bulk.Engine, action bulk.Action) error {
-	err := engine.Watch(ctx, action.ID, 20*time.Millisecond, func(a bulk.Action) error {
+func report(ctx context.Context, e *engine.Engine, action bulk.Action) error {
+	err := e.Watch(ctx, action.ID, 20*time.Millisecond, func(a bulk.Action) error {
 		action = a
 		return nil
 	})
@@ -67,7 +68,7 @@ func report(ctx context.Context, engine *bulk.Engine, action bulk.Action) error 
 	}
 	fmt.Println(action.Status, action.Succeeded, "succeeded", action.Failed, "failed", action.Throttled, "throttled")
 	fmt.Printf("count %s, sum %s\n", action.Result["count"], action.Result["sum:amount"])
-	letters, err := engine.DeadLetters(ctx, action.ID, 0, 100)
+	letters, err := e.DeadLetters(ctx, action.ID, 0, 100)
 	for _, letter := range letters {
 		fmt.Println("failed:", bulk.JobID(letter.Action, letter.Index), letter.Error)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
@@ -35,30 +36,30 @@ const (
 // Engine is what the edge needs of the room's engine, whose methods say what each
 // promises.
 type Engine interface {
-	PutRoom(ctx context.Context, name string, settings room.Settings) (view room.View, created bool, err error)
-	Room(ctx context.Context, name string) (room.View, error)
-	Rooms(ctx context.Context, after string, limit int) (views []room.View, more bool, err error)
+	PutRoom(ctx context.Context, name string, settings room.Settings) (view engine.View, created bool, err error)
+	Room(ctx context.Context, name string) (engine.View, error)
+	Rooms(ctx context.Context, after string, limit int) (views []engine.View, more bool, err error)
 	DeleteRoom(ctx context.Context, name string) error
-	ReportHealth(ctx context.Context, name string, utilization float64) (room.View, error)
-	Pause(ctx context.Context, name string) (room.View, error)
-	SoldOut(ctx context.Context, name string) (room.View, error)
-	Resume(ctx context.Context, name string) (room.View, error)
+	ReportHealth(ctx context.Context, name string, utilization float64) (engine.View, error)
+	Pause(ctx context.Context, name string) (engine.View, error)
+	SoldOut(ctx context.Context, name string) (engine.View, error)
+	Resume(ctx context.Context, name string) (engine.View, error)
 	RevokeAll(ctx context.Context, name string) error
 	RevokeTicket(ctx context.Context, name, ticket string) error
 	RevokeVisitor(ctx context.Context, name, key string) error
 	MakeCodes(ctx context.Context, name, lane string, count int, until time.Time) ([]string, error)
 	RevokeCodes(ctx context.Context, name string) error
-	Enter(ctx context.Context, name string, visit room.Visit) (room.Answer, error)
-	Ask(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
-	Parse(ctx context.Context, name, ticket string, client netip.Addr) (room.Ticket, error)
-	Renew(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
+	Enter(ctx context.Context, name string, visit room.Visit) (engine.Answer, error)
+	Ask(ctx context.Context, name, ticket string, client netip.Addr) (engine.Answer, error)
+	Parse(ctx context.Context, name, ticket string, client netip.Addr) (engine.Ticket, error)
+	Renew(ctx context.Context, name, ticket string, client netip.Addr) (engine.Answer, error)
 	Leave(ctx context.Context, name, ticket string, client netip.Addr) error
 	JWKS(ctx context.Context) ([]byte, error)
 	RotateKeys(ctx context.Context) error
 	RevokeKeys(ctx context.Context) error
 }
 
-var _ Engine = (*room.Engine)(nil)
+var _ Engine = (*engine.Engine)(nil)
 
 // Option changes what Register adds.
 type Option func(*server)

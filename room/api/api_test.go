@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 const bearer = "Authorization"
@@ -182,11 +183,11 @@ func TestEngineErrors(t *testing.T) {
 		{room.ErrNotOpen, 403, api.CodeNotOpen, "", false},
 		{room.ErrEnded, 403, api.CodeEnded, "", false},
 		{room.ErrLineFull, 503, api.CodeLineFull, "10", false},
-		{&room.LimitError{RetryAfter: 1001 * time.Millisecond}, 429, api.CodeTooManyJoins, "2", false},
+		{&engine.LimitError{RetryAfter: 1001 * time.Millisecond}, 429, api.CodeTooManyJoins, "2", false},
 		{room.ErrNotRenewable, 409, api.CodeNotRenewable, "", false},
 		{room.ErrConflict, 409, api.CodeConflict, "", false},
 		{room.ErrTooManyRooms, 409, api.CodeTooManyRooms, "", false},
-		{room.ErrRingFull, 409, api.CodeRingFull, "", false},
+		{engine.ErrRingFull, 409, api.CodeRingFull, "", false},
 		{&room.KeyError{Why: "is empty"}, 422, api.CodeInvalid, "", false},
 		{&room.SettingsError{Field: "mode", Why: "stays teller"}, 422, api.CodeInvalid, "", false},
 		{room.ErrUnavailable, 503, api.CodeUnavailable, "2", true},
@@ -212,29 +213,29 @@ func TestEngineErrors(t *testing.T) {
 }
 
 func TestTickets(t *testing.T) {
-	engine := newFake()
-	f := newFixture(t, engine)
+	e := newFake()
+	f := newFixture(t, e)
 	for _, operation := range []struct{ engine, method, path string }{
 		{"Ask", "GET", "/v1/rooms/shop/visitors/me"}, {"Leave", "DELETE", "/v1/rooms/shop/visitors/me"},
 		{"Renew", "POST", "/v1/rooms/shop/visitors/me/renew"}, {"Parse", "GET", "/v1/rooms/shop/visitors/me/watch"},
 	} {
 		for _, header := range []string{"", "Bearer", "Basic eDp5", "t"} {
 			a := f.do(401, operation.method, operation.path, "", bearer, header)
-			if a.problem.Code != api.CodeBadTicket || a.Header().Get("WWW-Authenticate") != `Bearer realm="room"` || len(engine.calls) > 0 {
+			if a.problem.Code != api.CodeBadTicket || a.Header().Get("WWW-Authenticate") != `Bearer realm="room"` || len(e.calls) > 0 {
 				t.Errorf("%s %q: %+v, %v", operation.path, header, a.problem, a.Header())
 			}
 		}
-		engine.fail[operation.engine] = room.ErrBadTicket
+		e.fail[operation.engine] = engine.ErrBadTicket
 		if a := f.do(401, operation.method, operation.path, "", bearer, "Bearer t"); a.problem.Code != api.CodeBadTicket || a.Header().Get("WWW-Authenticate") == "" {
 			t.Errorf("%s: %+v", operation.path, a.problem)
 		}
-		engine.fail[operation.engine] = &room.GoneError{Reason: room.Abandoned, ID: 7}
+		e.fail[operation.engine] = &room.GoneError{Reason: room.Abandoned, ID: 7}
 		if a := f.do(410, operation.method, operation.path, "", bearer, "Bearer t"); a.problem.Code != api.CodeGone || a.problem.Reason != string(room.Abandoned) || a.problem.ID != 7 {
 			t.Errorf("%s: %+v", operation.path, a.problem)
 		}
-		engine.calls = nil
+		e.calls = nil
 	}
-	engine.fail["RevokeTicket"] = room.ErrBadTicket
+	e.fail["RevokeTicket"] = engine.ErrBadTicket
 	if a := f.do(422, "POST", "/v1/rooms/shop/revoke", `{"ticket":"x"}`); a.problem.Errors[0].Field != "ticket" {
 		t.Errorf("revoke: %+v", a.problem)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
@@ -72,14 +73,16 @@ const (
 // silent is an engine that records nothing.
 type silent struct{ *fake }
 
-func (s silent) Enter(context.Context, string, room.Visit) (room.Answer, error) { return s.answer, nil }
+func (s silent) Enter(context.Context, string, room.Visit) (engine.Answer, error) {
+	return s.answer, nil
+}
 
 // BenchmarkEdge measures the edge compared with a bare handler, over loopback and with the client
 // in the same process.
 func BenchmarkEdge(b *testing.B) {
-	engine := newFake()
-	engine.onAsk = func(int) (room.Answer, error) { return engine.answer, nil }
-	handler := api.New(silent{engine}, nil)
+	e := newFake()
+	e.onAsk = func(int) (engine.Answer, error) { return e.answer, nil }
+	handler := api.New(silent{e}, nil)
 	b.Run("bare", func(b *testing.B) { drive(b, http.HandlerFunc(bare), fmt.Sprintf(meRequest, "t"), 200) })
 	b.Run("enter", func(b *testing.B) { drive(b, handler, enterRequest, 200) })
 	b.Run("enter with key", func(b *testing.B) { drive(b, handler, keyRequest, 200) })
@@ -88,29 +91,29 @@ func BenchmarkEdge(b *testing.B) {
 
 // BenchmarkService measures the same with the engine, and a store in memory.
 func BenchmarkService(b *testing.B) {
-	engine, err := room.New(storetest.NewMemory(), room.Config{})
+	e, err := engine.New(storetest.NewMemory(), room.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := engine.Start(b.Context()); err != nil {
+	if err := e.Start(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	defer func() {
-		if err := engine.Stop(context.Background()); err != nil {
+		if err := e.Stop(context.Background()); err != nil {
 			b.Error(err)
 		}
 	}()
 	settings := room.Settings{Mode: room.Teller, Capacity: 1, MaxWaiting: 10_000_000}
-	if _, _, err := engine.PutRoom(b.Context(), "shop", settings); err != nil {
+	if _, _, err := e.PutRoom(b.Context(), "shop", settings); err != nil {
 		b.Fatal(err)
 	}
-	var answer room.Answer
+	var answer engine.Answer
 	for range 2 {
-		if answer, err = engine.Enter(b.Context(), "shop", room.Visit{}); err != nil {
+		if answer, err = e.Enter(b.Context(), "shop", room.Visit{}); err != nil {
 			b.Fatal(err)
 		}
 	}
-	handler := api.New(engine, nil)
+	handler := api.New(e, nil)
 	b.Run("bare", func(b *testing.B) { drive(b, http.HandlerFunc(bare), fmt.Sprintf(meRequest, "t"), 200) })
 	b.Run("me", func(b *testing.B) { drive(b, handler, fmt.Sprintf(meRequest, answer.Ticket), 200) })
 }

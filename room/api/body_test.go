@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 func TestBodies(t *testing.T) {
@@ -214,7 +215,7 @@ type putter struct {
 	put *room.Settings
 }
 
-func (p *putter) PutRoom(_ context.Context, _ string, s room.Settings) (room.View, bool, error) {
+func (p *putter) PutRoom(_ context.Context, _ string, s room.Settings) (engine.View, bool, error) {
 	p.put = &s
 	return p.view, false, nil
 }

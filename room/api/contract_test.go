@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
@@ -31,7 +32,7 @@ type place struct {
 // newService returns the API on the real engine and a store in memory.
 func newService(t *testing.T) (*fixture, *storetest.Memory) {
 	store := storetest.NewMemory()
-	engine, err := room.New(store, room.Config{})
+	engine, err := engine.New(store, room.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

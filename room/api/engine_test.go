@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // fake is an engine that records its calls, and answers as a test sets.
@@ -15,10 +16,10 @@ type fake struct {
 	mu     sync.Mutex
 	calls  []string
 	fail   map[string]error // by method
-	answer room.Answer
-	view   room.View
+	answer engine.Answer
+	view   engine.View
 	made   bool
-	onAsk  func(n int) (room.Answer, error) // n counts the asks from 1
+	onAsk  func(n int) (engine.Answer, error) // n counts the asks from 1
 	asks   int
 }
 
@@ -28,12 +29,12 @@ func newFake() *fake {
 	rate := 2.5
 	return &fake{
 		fail: map[string]error{},
-		answer: room.Answer{
+		answer: engine.Answer{
 			Ticket: "ticket-7", ID: 7, State: room.Waiting, Position: 3, NextPoll: 2 * time.Second,
-			Wait: &room.Wait{Low: time.Second, High: 4 * time.Second},
+			Wait: &engine.Wait{Low: time.Second, High: 4 * time.Second},
 		},
-		view: room.View{
-			Room: room.Room{
+		view: engine.View{
+			Room: engine.Room{
 				Name: "shop", Epoch: 2, Seed: []byte("seed"), CreatedAt: opened,
 				Settings: room.Settings{Mode: room.Teller, Capacity: 5}.WithDefaults(),
 			},
@@ -55,33 +56,33 @@ func (f *fake) call(method string, arguments ...any) error {
 	return f.fail[method]
 }
 
-func (f *fake) PutRoom(_ context.Context, name string, s room.Settings) (room.View, bool, error) {
+func (f *fake) PutRoom(_ context.Context, name string, s room.Settings) (engine.View, bool, error) {
 	return f.view, f.made, f.call("PutRoom", name, s.Mode, s.Capacity)
 }
 
-func (f *fake) Room(_ context.Context, name string) (room.View, error) {
+func (f *fake) Room(_ context.Context, name string) (engine.View, error) {
 	return f.view, f.call("Room", name)
 }
 
-func (f *fake) Rooms(_ context.Context, after string, limit int) ([]room.View, bool, error) {
-	return []room.View{f.view}, limit == 1, f.call("Rooms", after, limit)
+func (f *fake) Rooms(_ context.Context, after string, limit int) ([]engine.View, bool, error) {
+	return []engine.View{f.view}, limit == 1, f.call("Rooms", after, limit)
 }
 
 func (f *fake) DeleteRoom(_ context.Context, name string) error { return f.call("DeleteRoom", name) }
 
-func (f *fake) ReportHealth(_ context.Context, name string, utilization float64) (room.View, error) {
+func (f *fake) ReportHealth(_ context.Context, name string, utilization float64) (engine.View, error) {
 	return f.view, f.call("ReportHealth", name, utilization)
 }
 
-func (f *fake) SoldOut(_ context.Context, name string) (room.View, error) {
+func (f *fake) SoldOut(_ context.Context, name string) (engine.View, error) {
 	return f.view, f.call("SoldOut", name)
 }
 
-func (f *fake) Pause(_ context.Context, name string) (room.View, error) {
+func (f *fake) Pause(_ context.Context, name string) (engine.View, error) {
 	return f.view, f.call("Pause", name)
 }
 
-func (f *fake) Resume(_ context.Context, name string) (room.View, error) {
+func (f *fake) Resume(_ context.Context, name string) (engine.View, error) {
 	return f.view, f.call("Resume", name)
 }
 
@@ -101,7 +102,7 @@ func (f *fake) MakeCodes(_ context.Context, name, lane string, count int, until 
 
 func (f *fake) RevokeCodes(_ context.Context, name string) error { return f.call("RevokeCodes", name) }
 
-func (f *fake) Enter(_ context.Context, name string, v room.Visit) (room.Answer, error) {
+func (f *fake) Enter(_ context.Context, name string, v room.Visit) (engine.Answer, error) {
 	if v.Token != "" {
 		return f.answer, f.call("Enter", name, v.Key, v.Client, v.Token)
 	}
@@ -111,7 +112,7 @@ func (f *fake) Enter(_ context.Context, name string, v room.Visit) (room.Answer,
 	return f.answer, f.call("Enter", name, v.Key, v.Client)
 }
 
-func (f *fake) Ask(_ context.Context, name, ticket string, client netip.Addr) (room.Answer, error) {
+func (f *fake) Ask(_ context.Context, name, ticket string, client netip.Addr) (engine.Answer, error) {
 	if f.onAsk != nil {
 		f.mu.Lock()
 		f.asks++
@@ -122,11 +123,11 @@ func (f *fake) Ask(_ context.Context, name, ticket string, client netip.Addr) (r
 	return f.answer, f.call("Ask", name, ticket, client)
 }
 
-func (f *fake) Parse(_ context.Context, name, ticket string, client netip.Addr) (room.Ticket, error) {
-	return room.Ticket{Number: 7}, f.call("Parse", name, ticket, client)
+func (f *fake) Parse(_ context.Context, name, ticket string, client netip.Addr) (engine.Ticket, error) {
+	return engine.Ticket{Number: 7}, f.call("Parse", name, ticket, client)
 }
 
-func (f *fake) Renew(_ context.Context, name, ticket string, client netip.Addr) (room.Answer, error) {
+func (f *fake) Renew(_ context.Context, name, ticket string, client netip.Addr) (engine.Answer, error) {
 	return f.answer, f.call("Renew", name, ticket, client)
 }
 
@@ -142,11 +143,11 @@ func (f *fake) RotateKeys(context.Context) error { return f.call("RotateKeys") }
 func (f *fake) RevokeKeys(context.Context) error { return f.call("RevokeKeys") }
 
 // AskAll is used by the hub.
-func (f *fake) AskAll(_ context.Context, name string, askers []room.Asker, claim bool) []room.Result {
+func (f *fake) AskAll(_ context.Context, name string, askers []engine.Asker, claim bool) []engine.Result {
 	err := f.call("AskAll", name, len(askers), claim)
-	results := make([]room.Result, len(askers))
+	results := make([]engine.Result, len(askers))
 	for i := range results {
-		results[i] = room.Result{Answer: f.answer, Err: err}
+		results[i] = engine.Result{Answer: f.answer, Err: err}
 	}
 	return results
 }

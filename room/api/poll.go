@@ -10,6 +10,7 @@ import (
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
@@ -53,7 +54,7 @@ func (s *server) me(e *edge.Exchange) error {
 		if position < 0 {
 			position = answer.Position
 		}
-		answer, err = await(e.R.Context(), answer, position, time.Duration(wait)*time.Millisecond, func(ctx context.Context) (room.Answer, error) {
+		answer, err = await(e.R.Context(), answer, position, time.Duration(wait)*time.Millisecond, func(ctx context.Context) (engine.Answer, error) {
 			return s.engine.Ask(ctx, e.Path("room"), ticket, client)
 		})
 	}
@@ -65,7 +66,7 @@ func (s *server) me(e *edge.Exchange) error {
 
 // await asks until there is news, or until the wait or ctx ends: then it returns the
 // last answer.
-func await(ctx context.Context, answer room.Answer, position int64, wait time.Duration, ask func(context.Context) (room.Answer, error)) (room.Answer, error) {
+func await(ctx context.Context, answer engine.Answer, position int64, wait time.Duration, ask func(context.Context) (engine.Answer, error)) (engine.Answer, error) {
 	over := time.Now().Add(wait)
 	for answer.State == room.Waiting && answer.Position == position {
 		left := time.Until(over)
@@ -82,7 +83,7 @@ func await(ctx context.Context, answer room.Answer, position int64, wait time.Du
 		case errors.Is(err, room.ErrUnavailable) || ctx.Err() != nil:
 			// The place is kept, and the last answer is still current.
 		default:
-			return room.Answer{}, err
+			return engine.Answer{}, err
 		}
 	}
 	return answer, nil

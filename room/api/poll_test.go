@@ -12,50 +12,51 @@ import (
 
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
-func at(position int64) room.Answer {
-	return room.Answer{Ticket: "t", ID: 7, State: room.Waiting, Position: position, NextPoll: 2 * time.Second}
+func at(position int64) engine.Answer {
+	return engine.Answer{Ticket: "t", ID: 7, State: room.Waiting, Position: position, NextPoll: 2 * time.Second}
 }
 
 func TestLongPoll(t *testing.T) {
-	inside := room.Answer{Ticket: "t", ID: 7, State: room.Inside, Pass: "p", NextPoll: time.Second}
+	inside := engine.Answer{Ticket: "t", ID: 7, State: room.Inside, Pass: "p", NextPoll: time.Second}
 	gone := &room.GoneError{Reason: room.Abandoned, ID: 7}
 	for _, test := range []struct {
 		name, query string
-		ask         func(n int) (room.Answer, error)
+		ask         func(n int) (engine.Answer, error)
 		status      int
 		after       time.Duration
 		asks        int
 		want        string
 	}{
-		{"no wait", "", func(int) (room.Answer, error) { return at(900), nil }, 200, 0, 1, `"position":900,`},
-		{"nothing new", "?wait_ms=9000", func(int) (room.Answer, error) { return at(900), nil }, 200, 9 * time.Second, 6, `"position":900,`},
-		{"nothing new, as seen", "?wait_ms=3000&position=900", func(int) (room.Answer, error) { return at(900), nil }, 200, 3 * time.Second, 3, `"position":900,`},
-		{"new already", "?wait_ms=9000&position=901", func(int) (room.Answer, error) { return at(900), nil }, 200, 0, 1, `"position":900,`},
-		{"moves", "?wait_ms=9000", func(n int) (room.Answer, error) { return at(900 - int64(n)/3), nil }, 200, 4 * time.Second, 3, `"position":899,`},
-		{"near the front, asked more often", "?wait_ms=2000", func(int) (room.Answer, error) { return at(2), nil }, 200, 2 * time.Second, 5, `"position":2,`},
-		{"inside", "?wait_ms=9000&position=1", func(int) (room.Answer, error) { return inside, nil }, 200, 0, 1, `"status":"inside"`},
-		{"let in", "?wait_ms=9000", func(n int) (room.Answer, error) {
+		{"no wait", "", func(int) (engine.Answer, error) { return at(900), nil }, 200, 0, 1, `"position":900,`},
+		{"nothing new", "?wait_ms=9000", func(int) (engine.Answer, error) { return at(900), nil }, 200, 9 * time.Second, 6, `"position":900,`},
+		{"nothing new, as seen", "?wait_ms=3000&position=900", func(int) (engine.Answer, error) { return at(900), nil }, 200, 3 * time.Second, 3, `"position":900,`},
+		{"new already", "?wait_ms=9000&position=901", func(int) (engine.Answer, error) { return at(900), nil }, 200, 0, 1, `"position":900,`},
+		{"moves", "?wait_ms=9000", func(n int) (engine.Answer, error) { return at(900 - int64(n)/3), nil }, 200, 4 * time.Second, 3, `"position":899,`},
+		{"near the front, asked more often", "?wait_ms=2000", func(int) (engine.Answer, error) { return at(2), nil }, 200, 2 * time.Second, 5, `"position":2,`},
+		{"inside", "?wait_ms=9000&position=1", func(int) (engine.Answer, error) { return inside, nil }, 200, 0, 1, `"status":"inside"`},
+		{"let in", "?wait_ms=9000", func(n int) (engine.Answer, error) {
 			if n < 3 {
 				return at(1), nil
 			}
 			return inside, nil
 		}, 200, time.Second, 3, `"status":"inside"`},
-		{"drawn", "?wait_ms=9000&position=0", func(n int) (room.Answer, error) { return at(int64(n / 2 * 500)), nil }, 200, 2 * time.Second, 2, `"position":500,`},
-		{"gone", "?wait_ms=9000", func(n int) (room.Answer, error) {
+		{"drawn", "?wait_ms=9000&position=0", func(n int) (engine.Answer, error) { return at(int64(n / 2 * 500)), nil }, 200, 2 * time.Second, 2, `"position":500,`},
+		{"gone", "?wait_ms=9000", func(n int) (engine.Answer, error) {
 			if n < 2 {
 				return at(900), nil
 			}
-			return room.Answer{}, gone
+			return engine.Answer{}, gone
 		}, 410, 2 * time.Second, 2, `"reason":"abandoned"`},
-		{"away for a while", "?wait_ms=9000", func(n int) (room.Answer, error) {
+		{"away for a while", "?wait_ms=9000", func(n int) (engine.Answer, error) {
 			if n == 2 || n == 3 {
-				return room.Answer{}, room.ErrUnavailable
+				return engine.Answer{}, room.ErrUnavailable
 			}
 			return at(900 - int64(n)/4), nil
 		}, 200, 6 * time.Second, 4, `"position":899,`},
-		{"away from the start", "?wait_ms=9000", func(int) (room.Answer, error) { return room.Answer{}, room.ErrUnavailable }, 503, 0, 1, `"unavailable"`},
+		{"away from the start", "?wait_ms=9000", func(int) (engine.Answer, error) { return engine.Answer{}, room.ErrUnavailable }, 503, 0, 1, `"unavailable"`},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			engine := newFake()
@@ -76,9 +77,9 @@ func TestLongPoll(t *testing.T) {
 // A disconnected client, or a stopping server, ends the wait at once.
 func TestLongPollEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFake()
-		engine.onAsk = func(int) (room.Answer, error) { return at(900), nil }
-		f := newFixture(t, engine)
+		e := newFake()
+		e.onAsk = func(int) (engine.Answer, error) { return at(900), nil }
+		f := newFixture(t, e)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errors.New("gone"))
 		defer cancel()
 		began := time.Now()
@@ -94,9 +95,9 @@ func TestLongPollEnds(t *testing.T) {
 // Waiters above MaxWaiters are answered at once.
 func TestMostWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFake()
-		engine.onAsk = func(int) (room.Answer, error) { return at(900), nil }
-		handler := api.New(engine, nil)
+		e := newFake()
+		e.onAsk = func(int) (engine.Answer, error) { return at(900), nil }
+		handler := api.New(e, nil)
 		poll := func() {
 			r := httptest.NewRequest(http.MethodGet, "/v1/rooms/shop/visitors/me?wait_ms=1000", nil)
 			r.Header.Set(bearer, "Bearer t")

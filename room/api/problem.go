@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/internal/edge/problem"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
@@ -76,7 +77,7 @@ func refuse(err error) *edge.Error {
 	var settings *room.SettingsError
 	var key *room.KeyError
 	var gone *room.GoneError
-	var limited *room.LimitError
+	var limited *engine.LimitError
 	switch {
 	case errors.As(err, &settings):
 		return edge.Invalid(settings.Field, settings.Why)
@@ -86,9 +87,9 @@ func refuse(err error) *edge.Error {
 		e := edge.Refuse(http.StatusGone, CodeGone, gone.Error())
 		e.Reason, e.ID = string(gone.Reason), gone.ID
 		return e
-	case errors.Is(err, room.ErrBadToken):
+	case errors.Is(err, engine.ErrBadToken):
 		return edge.Refuse(http.StatusForbidden, CodeBadToken, err.Error())
-	case errors.Is(err, room.ErrBadCode):
+	case errors.Is(err, engine.ErrBadCode):
 		return edge.Refuse(http.StatusForbidden, CodeBadCode, err.Error())
 	case errors.As(err, &limited):
 		return edge.Refuse(http.StatusTooManyRequests, CodeTooManyJoins, limited.Error()).RetryAfter(limited.RetryAfter)
@@ -124,9 +125,9 @@ var refusals = []struct {
 }{
 	{room.ErrNoRoom, http.StatusNotFound, CodeNoRoom, "", 0},
 	{room.ErrNoVisitor, http.StatusNotFound, CodeNoVisitor, "", 0},
-	{room.ErrBadTicket, http.StatusUnauthorized, CodeBadTicket, ": enter it for a ticket", 0},
-	{room.ErrUninvited, http.StatusForbidden, CodeUninvited, "", 0},
-	{room.ErrNoToken, http.StatusForbidden, CodeNoToken, ": send it in the header Sluice-Token, or leave the key out", 0},
+	{engine.ErrBadTicket, http.StatusUnauthorized, CodeBadTicket, ": enter it for a ticket", 0},
+	{engine.ErrUninvited, http.StatusForbidden, CodeUninvited, "", 0},
+	{engine.ErrNoToken, http.StatusForbidden, CodeNoToken, ": send it in the header Sluice-Token, or leave the key out", 0},
 	{room.ErrNotOpen, http.StatusForbidden, CodeNotOpen, "", 0},
 	{room.ErrSoldOut, http.StatusForbidden, CodeSoldOut, "", 0},
 	{room.ErrEnded, http.StatusForbidden, CodeEnded, "", 0},
@@ -134,7 +135,7 @@ var refusals = []struct {
 	{room.ErrNotRenewable, http.StatusConflict, CodeNotRenewable, "", 0},
 	{room.ErrConflict, http.StatusConflict, CodeConflict, ": read it and try again", 0},
 	{room.ErrTooManyRooms, http.StatusConflict, CodeTooManyRooms, "", 0},
-	{room.ErrRingFull, http.StatusConflict, CodeRingFull, "", 0},
+	{engine.ErrRingFull, http.StatusConflict, CodeRingFull, "", 0},
 	{watch.ErrTooMany, http.StatusServiceUnavailable, CodeBusy, ": poll instead, or try again later", retryLate},
 	{watch.ErrClosed, http.StatusServiceUnavailable, CodeUnavailable, ": the server is shutting down; try again when it is back", retrySoon},
 	{room.ErrUnavailable, http.StatusServiceUnavailable, CodeUnavailable, ": try again; places are kept", retrySoon},

@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // roomView is a room as operators see it.
@@ -45,7 +46,7 @@ type roomsView struct {
 	Next  *string    `json:"next" nullable:"true" doc:"Give this as after for the next page; null if there is none."`
 }
 
-func viewOf(v *room.View) roomView {
+func viewOf(v *engine.View) roomView {
 	return roomView{
 		Found: v.Found, Event: v.Event,
 		Room: v.Room.Name, Mode: v.Room.Settings.Mode, State: v.Phase,
@@ -57,7 +58,7 @@ func viewOf(v *room.View) roomView {
 }
 
 // answerRoom answers with a room and its settings.
-func answerRoom(e *edge.Exchange, status int, v *room.View) error {
+func answerRoom(e *edge.Exchange, status int, v *engine.View) error {
 	view := viewOf(v)
 	view.Settings = &v.Room.Settings
 	return e.AnswerValue(status, view)
@@ -106,7 +107,7 @@ func within(run func(*edge.Exchange) error) func(*edge.Exchange) error {
 }
 
 // about returns the handler of an operation that answers with the room.
-func about(operation func(context.Context, string) (room.View, error)) func(*edge.Exchange) error {
+func about(operation func(context.Context, string) (engine.View, error)) func(*edge.Exchange) error {
 	return func(e *edge.Exchange) error {
 		view, err := operation(e.R.Context(), e.Path("room"))
 		if err != nil {
@@ -182,7 +183,7 @@ func (s *server) revoke(e *edge.Exchange) error {
 	default:
 		err = s.engine.RevokeAll(e.R.Context(), e.Path("room"))
 	}
-	if errors.Is(err, room.ErrBadTicket) { // It is not the caller's own ticket.
+	if errors.Is(err, engine.ErrBadTicket) { // It is not the caller's own ticket.
 		return edge.Invalid("ticket", err.Error())
 	}
 	return e.NoContent(err)

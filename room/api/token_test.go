@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/internal/edge"
-	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 const visitorsPath = "/v1/rooms/shop/visitors"
@@ -41,8 +41,8 @@ func TestRefusedTokens(t *testing.T) {
 		err          error
 		code, detail string
 	}{
-		{room.ErrNoToken, api.CodeNoToken, "a visitor's key needs a token that the shop has signed: send it in the header Sluice-Token, or leave the key out"},
-		{fmt.Errorf("%w: it has expired", room.ErrBadToken), api.CodeBadToken, "the visitor's token is not valid: it has expired"},
+		{engine.ErrNoToken, api.CodeNoToken, "a visitor's key needs a token that the shop has signed: send it in the header Sluice-Token, or leave the key out"},
+		{fmt.Errorf("%w: it has expired", engine.ErrBadToken), api.CodeBadToken, "the visitor's token is not valid: it has expired"},
 	} {
 		engine := newFake()
 		engine.fail["Enter"] = test.err

@@ -8,6 +8,7 @@ import (
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/proxied"
 	"github.com/sluice-project/sluice/room/watch"
 )
@@ -45,7 +46,7 @@ func (s *server) enter(e *edge.Exchange) error {
 		visit.Key, visit.Code = given[0].value, given[1].value
 	}
 	if visit.Key != "" && visit.Token == "" && s.fromPublic(e) {
-		return room.ErrNoToken
+		return engine.ErrNoToken
 	}
 	answer, err := s.engine.Enter(e.R.Context(), e.Path("room"), visit)
 	if err != nil {
@@ -58,7 +59,7 @@ func (s *server) enter(e *edge.Exchange) error {
 	return answerPlace(e, status, &answer)
 }
 
-func answerPlace(e *edge.Exchange, status int, answer *room.Answer) error {
+func answerPlace(e *edge.Exchange, status int, answer *engine.Answer) error {
 	e.Out = answer.AppendJSON(e.Out[:0])
 	return e.Answer(status)
 }

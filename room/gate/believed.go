@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 const (
@@ -37,12 +37,12 @@ type claim struct {
 }
 
 type belief struct {
-	answer room.Answer
+	answer engine.Answer
 	until  time.Time
 }
 
 // get returns the answer that is still believed, or nil.
-func (b *believed) get(shown claim, now time.Time) *room.Answer {
+func (b *believed) get(shown claim, now time.Time) *engine.Answer {
 	b.mu.Lock()
 	found := b.young[shown]
 	if found == nil {
@@ -56,7 +56,7 @@ func (b *believed) get(shown claim, now time.Time) *room.Answer {
 }
 
 // put believes an answer to a question that was asked at a time.
-func (b *believed) put(shown claim, answer *room.Answer, asked time.Time) {
+func (b *believed) put(shown claim, answer *engine.Answer, asked time.Time) {
 	length := min(b.length, answer.PassExpiresAt.Sub(asked)/slideParts)
 	if length <= 0 {
 		return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // Requests of a visitor inside ask the store once in Recheck, images as well as pages.
@@ -89,7 +90,7 @@ func TestBelievedIsBounded(t *testing.T) {
 	b := &believed{length: time.Minute}
 	now := time.Now()
 	for i := range 3 * maxBelieved {
-		b.put(claim{"shop", strconv.Itoa(i), netip.Addr{}}, &room.Answer{PassExpiresAt: now.Add(time.Hour)}, now)
+		b.put(claim{"shop", strconv.Itoa(i), netip.Addr{}}, &engine.Answer{PassExpiresAt: now.Add(time.Hour)}, now)
 	}
 	if n := len(b.young) + len(b.old); n > maxBelieved {
 		t.Errorf("%d passes are believed; want at most %d", n, maxBelieved)

@@ -10,6 +10,7 @@ import (
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/proxied"
 )
 
@@ -155,7 +156,7 @@ func (v *visit) returnTo(path string) string {
 // takeProvenPlace sets the cookie of a visitor who has passed: of the place that the visitor
 // has, or of a new one.
 func (v *visit) takeProvenPlace(hasPlace bool) (err error) {
-	var answer room.Answer
+	var answer engine.Answer
 	if hasPlace {
 		ctx, cancel := v.asking()
 		defer cancel()

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // How long cookies are kept: a ticket longer than any visit lasts, a pass for
 // MaxPassLife.
 const (
 	ticketAge = 8 * 24 * time.Hour
-	passAge   = room.MaxPassLife
+	passAge   = engine.MaxPassLife
 )
 
 // hostPrefix begins the names of all cookies of visitors who use TLS: from then on only this

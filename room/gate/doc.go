@@ -32,7 +32,7 @@
 // redirected with GET, or, at a path of [Site].Returns, sent again by a page (returns.go).
 //
 // A visitor who shows a token of the shop (the header Sluice-Token, or sluice_token in the
-// query or a cookie; see [room.TokenKeys]) has one place over all devices. A token that is
+// query or a cookie; see [engine.TokenKeys]) has one place over all devices. A token that is
 // not valid is ignored.
 //
 // A visitor who comes back after the visit has ended, or after a long absence, joins again

@@ -15,27 +15,28 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/storetest"
 )
 
 // town is a gate over the real engine, on a store in memory.
 type town struct {
 	t       *testing.T
-	engine  *room.Engine
+	engine  *engine.Engine
 	handler http.Handler
 	shop    *shop
 }
 
-func newTown(t *testing.T, settings room.Settings, more ...room.Option) *town {
+func newTown(t *testing.T, settings room.Settings, more ...engine.Option) *town {
 	t.Helper()
 	return newTownWith(t, Options{}, settings, more...)
 }
 
 // newTownWith is newTown with options of the gate.
-func newTownWith(t *testing.T, options Options, settings room.Settings, more ...room.Option) *town {
+func newTownWith(t *testing.T, options Options, settings room.Settings, more ...engine.Option) *town {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	engine, err := room.New(storetest.NewMemory(), room.Config{}, append(more, room.WithLogger(logger))...)
+	engine, err := engine.New(storetest.NewMemory(), room.Config{}, append(more, engine.WithLogger(logger))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,12 +268,12 @@ func TestRevoked(t *testing.T) {
 // place of anybody's, and locks nobody out.
 func TestCustomerWithToken(t *testing.T) {
 	secret := strings.Repeat("s", 32)
-	keys, err := room.ParseTokenKeys([]string{"HS256:" + secret})
+	keys, err := engine.ParseTokenKeys([]string{"HS256:" + secret})
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, AbandonAfter: time.Hour}, room.WithTokenKeys(keys))
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, AbandonAfter: time.Hour}, engine.WithTokenKeys(keys))
 		defer town.stop()
 		token := func(who, secret string) string {
 			text, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": who, "room": "shop", "exp": time.Now().Add(time.Minute).Unix()}).SignedString([]byte(secret))
@@ -296,7 +297,7 @@ func TestCustomerWithToken(t *testing.T) {
 		town.browser().want("waiting 4", "GET", "/", holding("sluice_token", old))
 	})
 	synctest.Test(t, func(t *testing.T) {
-		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, InvitationOnly: true, OnStoreFailure: room.FailOpen}, room.WithTokenKeys(keys))
+		town := newTown(t, room.Settings{Mode: room.Teller, Capacity: 1, InvitationOnly: true, OnStoreFailure: room.FailOpen}, engine.WithTokenKeys(keys))
 		defer town.stop()
 		anna, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "anna", "room": "shop", "exp": time.Now().Add(time.Minute).Unix()}).SignedString([]byte(secret))
 		if err != nil {

@@ -13,14 +13,15 @@ import (
 
 	"github.com/sluice-project/sluice/internal/testkit/leaks"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-var sampleAnswer = room.Answer{
+var sampleAnswer = engine.Answer{
 	Ticket: "ticket-3", ID: 3, State: room.Waiting, Position: 3, NextPoll: 4 * time.Second,
-	Wait: &room.Wait{Low: time.Minute, High: 2 * time.Minute}, New: true,
+	Wait: &engine.Wait{Low: time.Minute, High: 2 * time.Minute}, New: true,
 }
 
 // fake is a room whose visitors are set by the test. Tickets are ticket-N, passes
@@ -76,7 +77,7 @@ func (f *fake) number(text, prefix string, bad error) (int64, error) {
 }
 
 // answer returns the answer to a visitor; waiting ones are ordered by their number.
-func (f *fake) answer(n int64, claim bool) (room.Answer, error) {
+func (f *fake) answer(n int64, claim bool) (engine.Answer, error) {
 	f.asks++
 	if claim {
 		f.claims++
@@ -92,7 +93,7 @@ func (f *fake) answer(n int64, claim bool) (room.Answer, error) {
 	a.State = state
 	switch state {
 	case room.Gone:
-		return room.Answer{}, &room.GoneError{Reason: f.gone[n], ID: n}
+		return engine.Answer{}, &room.GoneError{Reason: f.gone[n], ID: n}
 	case room.Inside:
 		a.Pass, a.PassExpiresAt, a.Position, a.Wait = "PASS-"+strconv.FormatInt(n, 10), f.ends, 0, nil
 	case room.Called:
@@ -103,14 +104,14 @@ func (f *fake) answer(n int64, claim bool) (room.Answer, error) {
 
 func (f *fake) MayEnter(context.Context, string) error { return f.enter }
 
-func (f *fake) Enter(_ context.Context, _ string, visit room.Visit) (room.Answer, error) {
+func (f *fake) Enter(_ context.Context, _ string, visit room.Visit) (engine.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away != nil || f.enter != nil {
 		if f.away != nil {
-			return room.Answer{}, f.away
+			return engine.Answer{}, f.away
 		}
-		return room.Answer{}, f.enter
+		return engine.Answer{}, f.enter
 	}
 	f.entered = append(f.entered, visit)
 	f.visitors = append(f.visitors, room.Waiting)
@@ -123,60 +124,60 @@ func (f *fake) Enter(_ context.Context, _ string, visit room.Visit) (room.Answer
 	return a, err
 }
 
-func (f *fake) Ask(_ context.Context, _, ticket string, _ netip.Addr) (room.Answer, error) {
+func (f *fake) Ask(_ context.Context, _, ticket string, _ netip.Addr) (engine.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away != nil {
-		return room.Answer{}, f.away
+		return engine.Answer{}, f.away
 	}
-	n, err := f.number(ticket, "ticket-", room.ErrBadTicket)
+	n, err := f.number(ticket, "ticket-", engine.ErrBadTicket)
 	if err != nil {
-		return room.Answer{}, err
+		return engine.Answer{}, err
 	}
 	return f.answer(n, true)
 }
 
-func (f *fake) Renew(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error) {
+func (f *fake) Renew(ctx context.Context, name, ticket string, client netip.Addr) (engine.Answer, error) {
 	if f.settings.Renewals == 0 && f.away == nil {
-		return room.Answer{}, room.ErrNotRenewable
+		return engine.Answer{}, room.ErrNotRenewable
 	}
 	return f.Ask(ctx, name, ticket, client)
 }
 
-func (f *fake) AskPass(_ context.Context, _, pass string, _ netip.Addr) (room.Answer, error) {
+func (f *fake) AskPass(_ context.Context, _, pass string, _ netip.Addr) (engine.Answer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.away != nil {
-		return room.Answer{}, f.away
+		return engine.Answer{}, f.away
 	}
-	n, err := f.number(pass, "PASS-", room.ErrBadPass)
+	n, err := f.number(pass, "PASS-", engine.ErrBadPass)
 	if err != nil {
-		return room.Answer{}, err
+		return engine.Answer{}, err
 	}
 	a, err := f.answer(n, false)
 	a.Ticket = ""
 	return a, err
 }
 
-func (f *fake) Parse(_ context.Context, _, ticket string, _ netip.Addr) (room.Ticket, error) {
+func (f *fake) Parse(_ context.Context, _, ticket string, _ netip.Addr) (engine.Ticket, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n, err := f.number(ticket, "ticket-", room.ErrBadTicket)
-	return room.Ticket{Number: n, Proven: f.proven[n]}, err
+	n, err := f.number(ticket, "ticket-", engine.ErrBadTicket)
+	return engine.Ticket{Number: n, Proven: f.proven[n]}, err
 }
 
 func (f *fake) Prove(_ context.Context, _, ticket string, _ netip.Addr) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n, err := f.number(ticket, "ticket-", room.ErrBadTicket)
+	n, err := f.number(ticket, "ticket-", engine.ErrBadTicket)
 	f.proven[n] = true
 	return ticket, err
 }
 
-func (f *fake) AskAll(_ context.Context, _ string, askers []room.Asker, claim bool) []room.Result {
+func (f *fake) AskAll(_ context.Context, _ string, askers []engine.Asker, claim bool) []engine.Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	results := make([]room.Result, len(askers))
+	results := make([]engine.Result, len(askers))
 	for i, asker := range askers {
 		if results[i].Err = f.away; f.away == nil {
 			results[i].Answer, results[i].Err = f.answer(asker.Ticket.Number, claim)
@@ -186,11 +187,11 @@ func (f *fake) AskAll(_ context.Context, _ string, askers []room.Asker, claim bo
 }
 
 func (f *fake) Leave(_ context.Context, _, ticket string, _ netip.Addr) error {
-	return f.leave(ticket, "ticket-", room.ErrBadTicket)
+	return f.leave(ticket, "ticket-", engine.ErrBadTicket)
 }
 
 func (f *fake) LeavePass(_ context.Context, _, pass string) error {
-	return f.leave(pass, "PASS-", room.ErrBadPass)
+	return f.leave(pass, "PASS-", engine.ErrBadPass)
 }
 
 func (f *fake) leave(text, prefix string, bad error) error {

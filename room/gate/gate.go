@@ -13,6 +13,7 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
@@ -20,13 +21,13 @@ import (
 type Rooms interface {
 	Settings(ctx context.Context, name string) (room.Settings, error)
 	MayEnter(ctx context.Context, name string) error
-	Enter(ctx context.Context, name string, visit room.Visit) (room.Answer, error)
-	Ask(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
-	AskPass(ctx context.Context, name, pass string, client netip.Addr) (room.Answer, error)
-	Parse(ctx context.Context, name, ticket string, client netip.Addr) (room.Ticket, error)
+	Enter(ctx context.Context, name string, visit room.Visit) (engine.Answer, error)
+	Ask(ctx context.Context, name, ticket string, client netip.Addr) (engine.Answer, error)
+	AskPass(ctx context.Context, name, pass string, client netip.Addr) (engine.Answer, error)
+	Parse(ctx context.Context, name, ticket string, client netip.Addr) (engine.Ticket, error)
 	Prove(ctx context.Context, name, ticket string, client netip.Addr) (string, error)
-	AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result
-	Renew(ctx context.Context, name, ticket string, client netip.Addr) (room.Answer, error)
+	AskAll(ctx context.Context, name string, askers []engine.Asker, claim bool) []engine.Result
+	Renew(ctx context.Context, name, ticket string, client netip.Addr) (engine.Answer, error)
 	Leave(ctx context.Context, name, ticket string, client netip.Addr) error
 	LeavePass(ctx context.Context, name, pass string) error
 }

@@ -5,28 +5,28 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // Meter counts how upstreams answer the requests of visitors inside, by their room. The zero value
 // is ready to use.
 type Meter struct {
 	mu    sync.Mutex
-	rooms map[string]*room.Upstream
+	rooms map[string]*engine.Upstream
 	last  time.Time
 }
 
 // Take returns what was counted since the last call, of the rooms that had requests.
-func (m *Meter) Take() map[string]room.Upstream {
+func (m *Meter) Take() map[string]engine.Upstream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
 	length := now.Sub(m.last)
 	first := m.last.IsZero()
 	m.last = now
-	taken := map[string]room.Upstream{}
+	taken := map[string]engine.Upstream{}
 	for name, counts := range m.rooms {
-		if *counts == (room.Upstream{}) {
+		if *counts == (engine.Upstream{}) {
 			delete(m.rooms, name)
 			continue
 		}
@@ -34,21 +34,21 @@ func (m *Meter) Take() map[string]room.Upstream {
 			counts.Length = length
 			taken[name] = *counts
 		}
-		*counts = room.Upstream{InFlight: counts.InFlight}
+		*counts = engine.Upstream{InFlight: counts.InFlight}
 	}
 	return taken
 }
 
 // count changes the counts of a room.
-func (m *Meter) count(name string, change func(*room.Upstream)) {
+func (m *Meter) count(name string, change func(*engine.Upstream)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	counts := m.rooms[name]
 	if counts == nil {
 		if m.rooms == nil {
-			m.rooms = map[string]*room.Upstream{}
+			m.rooms = map[string]*engine.Upstream{}
 		}
-		counts = &room.Upstream{}
+		counts = &engine.Upstream{}
 		m.rooms[name] = counts
 	}
 	change(counts)
@@ -67,13 +67,13 @@ func (t metered) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.RoundTripper.RoundTrip(r)
 	}
 	began := time.Now()
-	t.meter.count(name, func(u *room.Upstream) {
+	t.meter.count(name, func(u *engine.Upstream) {
 		u.Started++
 		u.InFlight++
 	})
 	answer, err := t.RoundTripper.RoundTrip(r)
 	took := time.Since(began)
-	t.meter.count(name, func(u *room.Upstream) {
+	t.meter.count(name, func(u *engine.Upstream) {
 		u.InFlight--
 		switch {
 		case r.Context().Err() != nil: // The visitor has gone.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/watch"
 )
 
@@ -101,7 +102,7 @@ func (v *visit) readForm() {
 // place looks a ticket up for the gate's paths that only programs read.
 func (v *visit) place(find func() error) {
 	v.kind = program
-	err := room.ErrBadTicket
+	err := engine.ErrBadTicket
 	if v.ticket != "" {
 		err = find()
 	}
@@ -110,10 +111,10 @@ func (v *visit) place(find func() error) {
 	case err == nil:
 	case errors.As(err, &gone):
 		v.respond(http.StatusGone, problem{Code: "gone", Reason: gone.Reason, Detail: gone.Error()}, nil)
-	case errors.Is(err, room.ErrBadTicket) && v.ticket != "":
+	case errors.Is(err, engine.ErrBadTicket) && v.ticket != "":
 		// It is of an earlier room of that name, or another client's: the page joins again.
 		v.respond(http.StatusGone, problem{Code: "gone", Reason: room.Forgotten, Detail: err.Error()}, nil)
-	case errors.Is(err, room.ErrBadTicket):
+	case errors.Is(err, engine.ErrBadTicket):
 		v.respond(http.StatusUnauthorized, problem{Code: "bad_ticket",
 			Detail: "there is no ticket of this room in the cookie " + v.prefix + v.door.ticketCookie + ": open a page behind the gate"}, nil)
 	case errors.Is(err, room.ErrNotRenewable):
@@ -141,7 +142,7 @@ func (v *visit) status() {
 // renew gives a fixed pass its whole time again.
 func (v *visit) renew() {
 	v.place(func() error {
-		var answer room.Answer
+		var answer engine.Answer
 		err := v.ask(func(ctx context.Context) (err error) {
 			answer, err = v.gate.rooms.Renew(ctx, v.door.room, v.ticket, v.client)
 			return err
@@ -179,9 +180,9 @@ func (v *visit) enterByScript() {
 }
 
 // answerScript says that the visitor is inside, or needs no place; then the answer is nil.
-func (v *visit) answerScript(answer *room.Answer) {
+func (v *visit) answerScript(answer *engine.Answer) {
 	if answer == nil {
-		answer = &room.Answer{State: room.Inside}
+		answer = &engine.Answer{State: room.Inside}
 	}
 	v.writeJSON(http.StatusOK, "application/json", publicJSON(nil, answer))
 }
@@ -242,7 +243,7 @@ func (v *visit) watch() {
 }
 
 // publicJSON leaves out what cookies hide from scripts. A program has the cookies too.
-func publicJSON(b []byte, answer *room.Answer) []byte {
+func publicJSON(b []byte, answer *engine.Answer) []byte {
 	public := *answer
 	public.Ticket, public.Pass = "", ""
 	return public.AppendJSON(b)
@@ -274,11 +275,11 @@ func (v *visit) giveUp() error {
 	v.gate.believed.forget(claim{v.door.room, v.proof, v.client})
 	err := v.ask(func(ctx context.Context) error {
 		name := v.door.room
-		err := room.ErrBadTicket
+		err := engine.ErrBadTicket
 		if v.ticket != "" {
 			err = v.gate.rooms.Leave(ctx, name, v.ticket, v.client)
 		}
-		if errors.Is(err, room.ErrBadTicket) && v.proof != "" {
+		if errors.Is(err, engine.ErrBadTicket) && v.proof != "" {
 			err = v.gate.rooms.LeavePass(ctx, name, v.proof)
 		}
 		return err

@@ -12,6 +12,7 @@ import (
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // Kind is the subject of a page.
@@ -202,20 +203,20 @@ func samples(w *Words) []*Page {
 		}
 		pages = append(pages, page)
 	}
-	in := func(answer room.Answer) func(*Page) {
+	in := func(answer engine.Answer) func(*Page) {
 		return func(page *Page) { page.setLine(&answer, 1_500) }
 	}
-	add(KindWaiting, in(room.Answer{Position: 1_234, Wait: &room.Wait{Low: 3 * time.Minute, High: 5 * time.Minute}}))
+	add(KindWaiting, in(engine.Answer{Position: 1_234, Wait: &engine.Wait{Low: 3 * time.Minute, High: 5 * time.Minute}}))
 	add(KindWaiting, func(page *Page) {
-		in(room.Answer{Position: 1})(page)
+		in(engine.Answer{Position: 1})(page)
 		page.Codes = true
 	})
 	add(KindOpening, func(page *Page) {
-		in(room.Answer{Position: 12})(page)
+		in(engine.Answer{Position: 12})(page)
 		page.Opens = w.opens(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
 	})
 	add(KindDrawing, func(page *Page) {
-		in(room.Answer{})(page)
+		in(engine.Answer{})(page)
 		page.Opens = w.opens(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
 	})
 	add(KindNotOpen, func(page *Page) { page.Opens = w.opens(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)) })
@@ -227,7 +228,7 @@ func samples(w *Words) []*Page {
 	add(KindCode, func(page *Page) { page.Codes, page.Retry = true, true })
 	add(KindChallenge, func(page *Page) { page.Widget = &Widget{HTML: `<div></div>`, Script: "https://example.com/a.js"} })
 	add(KindProof, func(page *Page) {
-		page.Widget = &Widget{HTML: proofHTML("sample", room.DefaultMinPuzzleBits, w), Script: base(previewRoom) + "proof.js"}
+		page.Widget = &Widget{HTML: proofHTML("sample", engine.DefaultMinPuzzleBits, w), Script: base(previewRoom) + "proof.js"}
 	})
 	for _, kind := range []Kind{KindFull, KindEnded, KindSoldOut, KindLimited, KindUnavailable, KindFailed, KindRefused, KindUninvited, KindShared} {
 		add(kind, func(page *Page) { page.Retry = kind != KindEnded && kind != KindSoldOut && kind != KindUninvited })
@@ -246,7 +247,7 @@ func (w *Words) opens(t time.Time) *Moment {
 }
 
 // setLine sets the place in line of a page that has its paths.
-func (p *Page) setLine(answer *room.Answer, start int64) {
+func (p *Page) setLine(answer *engine.Answer, start int64) {
 	w := p.Words
 	start = max(start, answer.Position)
 	p.Line = &Line{Position: answer.Position, Start: start, Place: w.PlaceHidden}

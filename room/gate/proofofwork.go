@@ -12,7 +12,7 @@ import (
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 
-	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // Puzzles is the part of room's engine that a ProofOfWork needs.
@@ -32,8 +32,8 @@ var _ Challenge = (*ProofOfWork)(nil)
 
 // NewProofOfWork returns a challenge whose puzzles take from 2^least to 2^most hashes.
 func NewProofOfWork(puzzles Puzzles, least, most int) (*ProofOfWork, error) {
-	if least < room.MinPuzzleBits || most < least || most > room.MaxPuzzleBits {
-		return nil, fmt.Errorf("puzzles of %d to %d bits: want from %d to %d", least, most, room.MinPuzzleBits, room.MaxPuzzleBits)
+	if least < engine.MinPuzzleBits || most < least || most > engine.MaxPuzzleBits {
+		return nil, fmt.Errorf("puzzles of %d to %d bits: want from %d to %d", least, most, engine.MinPuzzleBits, engine.MaxPuzzleBits)
 	}
 	return &ProofOfWork{puzzles, least, most}, nil
 }
@@ -63,7 +63,7 @@ func proofHTML(puzzle string, bits int, words *Words) template.HTML {
 	return template.HTML(`<input type="hidden" name="` + puzzleField + `" value="` + template.HTMLEscapeString(puzzle) + `" data-bits="` + strconv.Itoa(bits) + `">
 <input type="hidden" name="` + proofField + `">
 <label class="visually-hidden" for="proof">` + template.HTMLEscapeString(words.Proof) + `</label>
-<progress id="proof" max="` + strconv.Itoa(room.PuzzleParts) + `" value="0"></progress>
+<progress id="proof" max="` + strconv.Itoa(engine.PuzzleParts) + `" value="0"></progress>
 <noscript><p class="notice">` + template.HTMLEscapeString(words.NeedScript) + `</p></noscript>`)
 }
 

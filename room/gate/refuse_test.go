@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 func TestRefusals(t *testing.T) {
@@ -22,7 +23,7 @@ func TestRefusals(t *testing.T) {
 		{room.ErrLineFull, 503, "full", "line_full", "30"},
 		{fmt.Errorf("wrapped: %w", room.ErrNotOpen), 503, "not_open", "not_open", "3600"},
 		{room.ErrEnded, 403, "ended", "ended", ""},
-		{&room.LimitError{RetryAfter: 7 * time.Second}, 429, "limited", "limited", "7"},
+		{&engine.LimitError{RetryAfter: 7 * time.Second}, 429, "limited", "limited", "7"},
 		{room.ErrUnavailable, 503, "unavailable", "unavailable", "5"},
 		{context.DeadlineExceeded, 503, "unavailable", "unavailable", "5"},
 		{room.ErrBroken, 503, "unavailable", "unavailable", "5"},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 func TestKindOf(t *testing.T) {
@@ -119,7 +120,7 @@ func FuzzCookies(f *testing.F) {
 		r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 		asPage(r)
 		r.Header.Set("Cookie", "sluice_ticket_shop="+ticket+"; sluice_pass_shop="+pass+"; sluice_line_shop="+note)
-		_, bad := s.number(s.visitOf(r).cookie("sluice_ticket_shop"), "ticket-", room.ErrBadTicket)
+		_, bad := s.number(s.visitOf(r).cookie("sluice_ticket_shop"), "ticket-", engine.ErrBadTicket)
 		w := httptest.NewRecorder()
 		s.handler.ServeHTTP(w, r)
 		if s.shop.requests != 0 || w.Code != http.StatusOK || (len(s.entered) == 1) != (bad != nil) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 const (
@@ -74,11 +75,11 @@ func (h *storeHealth) failedLately() bool {
 // decides.
 func unavailable(err error) bool {
 	var gone *room.GoneError
-	var limit *room.LimitError
+	var limit *engine.LimitError
 	switch {
 	case errors.As(err, &gone), errors.As(err, &limit),
 		errors.Is(err, room.ErrNoRoom), errors.Is(err, room.ErrNotOpen), errors.Is(err, room.ErrEnded),
-		errors.Is(err, room.ErrNotRenewable), errors.Is(err, room.ErrLineFull), errors.Is(err, room.ErrBadTicket), errors.Is(err, room.ErrBadPass), errors.Is(err, room.ErrUninvited), errors.Is(err, room.ErrBadCode):
+		errors.Is(err, room.ErrNotRenewable), errors.Is(err, room.ErrLineFull), errors.Is(err, engine.ErrBadTicket), errors.Is(err, engine.ErrBadPass), errors.Is(err, engine.ErrUninvited), errors.Is(err, engine.ErrBadCode):
 		return false
 	}
 	return true

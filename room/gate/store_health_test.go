@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // hanging is a room that does not answer while it hangs.
@@ -22,11 +23,11 @@ type hanging struct {
 	asked atomic.Int64
 }
 
-func (h *hanging) AskPass(ctx context.Context, name, pass string, client netip.Addr) (room.Answer, error) {
+func (h *hanging) AskPass(ctx context.Context, name, pass string, client netip.Addr) (engine.Answer, error) {
 	h.asked.Add(1)
 	if h.hangs.Load() {
 		<-ctx.Done()
-		return room.Answer{}, ctx.Err()
+		return engine.Answer{}, ctx.Err()
 	}
 	return h.fake.AskPass(ctx, name, pass, client)
 }

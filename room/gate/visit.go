@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/proxied"
 )
 
@@ -135,7 +136,7 @@ func (v *visit) admit() {
 		case err == nil && answer.State == room.Inside && v.proves(answer.Proven):
 			v.inside(answer)
 			return
-		case errors.As(err, &gone), err == nil, errors.Is(err, room.ErrBadPass):
+		case errors.As(err, &gone), err == nil, errors.Is(err, engine.ErrBadPass):
 			// A pass is short-lived: the ticket decides.
 		default:
 			v.refuse(err)
@@ -149,7 +150,7 @@ func (v *visit) admit() {
 			v.showPlace(&answer)
 			return
 		case errors.As(err, &gone):
-		case errors.Is(err, room.ErrBadTicket):
+		case errors.Is(err, engine.ErrBadTicket):
 			// The ticket is of an earlier room of that name, or forged: a newcomer.
 		default:
 			v.refuse(err)
@@ -164,12 +165,12 @@ func (v *visit) admit() {
 }
 
 // askPass asks about the pass, unless the engine has confirmed it lately.
-func (v *visit) askPass() (*room.Answer, error) {
+func (v *visit) askPass() (*engine.Answer, error) {
 	claim, asked := claim{v.door.room, v.proof, v.client}, time.Now()
 	if answer := v.gate.believed.get(claim, asked); answer != nil {
 		return answer, nil
 	}
-	var answer room.Answer
+	var answer engine.Answer
 	err := v.ask(func(ctx context.Context) (err error) {
 		answer, err = v.gate.rooms.AskPass(ctx, claim.room, claim.pass, claim.client)
 		return err
@@ -182,7 +183,7 @@ func (v *visit) askPass() (*room.Answer, error) {
 
 // askTicket asks for the place. A part of a page does not claim: a called visitor has to
 // open a page.
-func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
+func (v *visit) askTicket(claim bool) (answer engine.Answer, err error) {
 	name := v.door.room
 	err = v.ask(func(ctx context.Context) (err error) {
 		if claim {
@@ -193,7 +194,7 @@ func (v *visit) askTicket(claim bool) (answer room.Answer, err error) {
 		if err != nil {
 			return err
 		}
-		result := v.gate.rooms.AskAll(ctx, name, []room.Asker{{Ticket: ticket}}, false)[0]
+		result := v.gate.rooms.AskAll(ctx, name, []engine.Asker{{Ticket: ticket}}, false)[0]
 		answer, err = result.Answer, result.Err
 		return err
 	})
@@ -271,7 +272,7 @@ func (v *visit) join() {
 // the visitor's for the claim window only, until a cookie comes back: programs that keep none
 // would fill the room. A token that has expired, or the code of an old link, must lock nobody out: its visitor is a
 // newcomer without a key.
-func (v *visit) enter() (answer room.Answer, err error) {
+func (v *visit) enter() (answer engine.Answer, err error) {
 	visit := room.Visit{
 		Client: v.client, Shared: proxied.Shared(v.client, v.gate.options.TrustedProxies), Token: proxied.Token(v.r), Provisional: true,
 		Code:   cmp.Or(v.code, proxied.Code(v.r)),
@@ -281,9 +282,9 @@ func (v *visit) enter() (answer room.Answer, err error) {
 		for {
 			answer, err = v.gate.rooms.Enter(ctx, v.door.room, visit)
 			switch {
-			case errors.Is(err, room.ErrBadToken):
+			case errors.Is(err, engine.ErrBadToken):
 				visit.Token = ""
-			case errors.Is(err, room.ErrBadCode) && v.code == "":
+			case errors.Is(err, engine.ErrBadCode) && v.code == "":
 				visit.Code = ""
 			default:
 				return err
@@ -294,7 +295,7 @@ func (v *visit) enter() (answer room.Answer, err error) {
 }
 
 // showPlace answers a visitor who has a place: inside, or in line.
-func (v *visit) showPlace(answer *room.Answer) {
+func (v *visit) showPlace(answer *engine.Answer) {
 	if answer.State == room.Inside || answer.Pass != "" {
 		v.inside(answer)
 		return
@@ -313,7 +314,7 @@ func (v *visit) showPlace(answer *room.Answer) {
 
 // setTicket sets the cookie of a ticket that is new, was signed again with a newer key, or
 // has a name of before.
-func (v *visit) setTicket(answer *room.Answer) {
+func (v *visit) setTicket(answer *engine.Answer) {
 	if v.kind == part || answer.Ticket == "" {
 		return
 	}
@@ -324,7 +325,7 @@ func (v *visit) setTicket(answer *room.Answer) {
 }
 
 // linePage returns the page of a visitor in line.
-func (v *visit) linePage(answer *room.Answer) *Page {
+func (v *visit) linePage(answer *engine.Answer) *Page {
 	kind := KindWaiting
 	opens := v.settings.OpensAt
 	before := opens.After(time.Now())
@@ -354,7 +355,7 @@ func (v *visit) linePage(answer *room.Answer) *Page {
 }
 
 // inside lets a visitor through.
-func (v *visit) inside(answer *room.Answer) {
+func (v *visit) inside(answer *engine.Answer) {
 	if most := v.site.PassClients; most > 0 && !v.gate.shares.use(holder{v.door.room, answer.ID}, v.client, most, time.Now()) {
 		v.later(http.StatusTooManyRequests, KindShared, "shared", errShared, shareTime)
 		return
@@ -396,7 +397,7 @@ func (v *visit) comeBack() {
 }
 
 // pass sends a request on, with the headers of a visitor who is inside, or without.
-func (v *visit) pass(answer *room.Answer) {
+func (v *visit) pass(answer *engine.Answer) {
 	v.w.Header().Del(WaitHeader)
 	if v.script {
 		v.answerScript(answer)
@@ -421,7 +422,7 @@ func (v *visit) pass(answer *room.Answer) {
 
 // refuse answers an error of the engine.
 func (v *visit) refuse(err error) {
-	var limit *room.LimitError
+	var limit *engine.LimitError
 	switch {
 	case v.r.Context().Err() != nil:
 		return // the client has gone
@@ -440,9 +441,9 @@ func (v *visit) refuse(err error) {
 		v.respond(http.StatusForbidden, problem{Code: "sold_out", Detail: err.Error()}, v.newPage(KindSoldOut))
 	case errors.Is(err, room.ErrEnded):
 		v.respond(http.StatusForbidden, problem{Code: "ended", Detail: err.Error()}, v.newPage(KindEnded))
-	case errors.Is(err, room.ErrUninvited):
+	case errors.Is(err, engine.ErrUninvited):
 		v.respond(http.StatusForbidden, problem{Code: "uninvited", Detail: err.Error()}, v.newPage(KindUninvited))
-	case errors.Is(err, room.ErrBadCode):
+	case errors.Is(err, engine.ErrBadCode):
 		page := v.newPage(KindCode)
 		page.Notices, page.Return, page.Retry = nil, localPath(v.r.PostFormValue("to")), true
 		v.respond(http.StatusForbidden, problem{Code: "bad_code", Detail: err.Error()}, page)

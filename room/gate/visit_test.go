@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 func TestNewcomer(t *testing.T) {
@@ -155,7 +156,7 @@ type passAlias struct {
 	text string
 }
 
-func (p passAlias) AskPass(ctx context.Context, name, pass string, client netip.Addr) (room.Answer, error) {
+func (p passAlias) AskPass(ctx context.Context, name, pass string, client netip.Addr) (engine.Answer, error) {
 	if pass == p.text {
 		pass = "PASS-1"
 	}

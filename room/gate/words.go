@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // Words are the texts of a page in one language. Numbers replace {n}, {low} and {high}. The files in
@@ -83,7 +84,7 @@ func (w *Words) ahead(ahead int64) string {
 
 // wait returns the estimated wait: in minutes up to two hours, then in hours, from the
 // lower bound rounded down to the upper one rounded up.
-func (w *Words) wait(wait *room.Wait) string {
+func (w *Words) wait(wait *engine.Wait) string {
 	if wait == nil {
 		return w.WaitUnknown
 	}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 var korean = builtInWords[1]
@@ -32,7 +33,7 @@ func TestWait(t *testing.T) {
 		{3 * time.Hour, 3 * time.Hour, "about 3 hours", "약 3시간"},
 		{1_000 * time.Hour, 1_200 * time.Hour, "about 1,000–1,200 hours", "약 1,000~1,200시간"},
 	} {
-		wait := &room.Wait{Low: test.low, High: test.high}
+		wait := &engine.Wait{Low: test.low, High: test.high}
 		if got := english.wait(wait); got != test.english {
 			t.Errorf("%v to %v: %q; want %q", test.low, test.high, got, test.english)
 		}
@@ -51,7 +52,7 @@ func TestWaitIsWhole(t *testing.T) {
 		low := time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "low"))
 		high := low + time.Duration(rapid.Int64Range(0, int64(100*time.Hour)).Draw(t, "more"))
 		for _, w := range builtInWords {
-			if got := w.wait(&room.Wait{Low: low, High: high}); got == "" || strings.ContainsAny(got, "{}") || strings.Contains(got, "–0") {
+			if got := w.wait(&engine.Wait{Low: low, High: high}); got == "" || strings.ContainsAny(got, "{}") || strings.Contains(got, "–0") {
 				t.Fatalf("%v to %v: %q", low, high, got)
 			}
 		}
@@ -109,7 +110,7 @@ func TestProgressNeverLies(t *testing.T) {
 		start := rapid.Int64Range(0, 2_000_000).Draw(t, "start")
 		position := rapid.Int64Range(1, 2_000_000).Draw(t, "position")
 		page := english.page(KindWaiting)
-		page.setLine(&room.Answer{Position: position}, start)
+		page.setLine(&engine.Answer{Position: position}, start)
 		if p := page.Line.Percent; p < 0 || p > 99 || page.Line.Start < position {
 			t.Fatalf("from %d to %d: %d %%", start, position, p)
 		}

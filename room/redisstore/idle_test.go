@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/redisstore"
 )
 
@@ -42,10 +43,10 @@ func TestIdleRoomsCostNextToNothing(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
 	const instances = 10
 	var reads atomic.Int64
-	engines := make([]*room.Engine, instances)
+	engines := make([]*engine.Engine, instances)
 	for i := range engines {
 		store := &versionCounter{Store: open(t, redisstore.Options{URL: server.URL()}), reads: &reads}
-		engine, err := room.New(store, room.Config{}, room.WithLogger(quiet))
+		engine, err := engine.New(store, room.Config{}, engine.WithLogger(quiet))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // benchAddress names the variable that makes the test binary a client, so that the clients' memory
@@ -77,8 +77,8 @@ func inUse() uint64 {
 // several times.
 func BenchmarkStreamMemory(b *testing.B) {
 	for b.Loop() {
-		engine := newFake()
-		h := New(engine)
+		e := newFake()
+		h := New(e)
 		if err := h.Start(b.Context()); err != nil {
 			b.Fatal(err)
 		}
@@ -89,13 +89,13 @@ func BenchmarkStreamMemory(b *testing.B) {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var number int64
 			_, _ = fmt.Sscanf(r.URL.Path, "/%d", &number)
-			if err := h.Serve(w, r, Stream{Room: roomOf(number), Ticket: room.Ticket{Number: number}, Format: format}); err != nil {
+			if err := h.Serve(w, r, Stream{Room: roomOf(number), Ticket: engine.Ticket{Number: number}, Format: format}); err != nil {
 				b.Error(err)
 			}
 		})}
 		go func() { _ = server.Serve(listener) }()
 		for number := range int64(benchStreams) {
-			engine.asked[number] = 0 // The fake's own memory was allocated before.
+			e.asked[number] = 0 // The fake's own memory was allocated before.
 		}
 		before := inUse()
 		clients := exec.Command(os.Args[0])
@@ -108,7 +108,7 @@ func BenchmarkStreamMemory(b *testing.B) {
 		if line, err := bufio.NewReader(out).ReadString('\n'); line != "open\n" {
 			b.Fatal(line, err)
 		}
-		for engine.count(benchStreams-1) < 4 {
+		for e.count(benchStreams-1) < 4 {
 			runtime.Gosched()
 		}
 		after := inUse()

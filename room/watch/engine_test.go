@@ -8,13 +8,14 @@ import (
 
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // fake is an engine whose visitors are set by the test.
 type fake struct {
 	mu       sync.Mutex
-	results  map[int64]room.Result
-	otherway room.Result // for those without a result of their own
+	results  map[int64]engine.Result
+	otherway engine.Result // for those without a result of their own
 	asked    map[int64]int
 	claimed  map[int64]int
 	largest  int
@@ -23,14 +24,14 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{results: map[int64]room.Result{}, asked: map[int64]int{}, claimed: map[int64]int{}, otherway: waiting(500)}
+	return &fake{results: map[int64]engine.Result{}, asked: map[int64]int{}, claimed: map[int64]int{}, otherway: waiting(500)}
 }
 
-func waiting(position int64) room.Result {
-	return room.Result{Answer: room.Answer{State: room.Waiting, Position: position, NextPoll: time.Second}}
+func waiting(position int64) engine.Result {
+	return engine.Result{Answer: engine.Answer{State: room.Waiting, Position: position, NextPoll: time.Second}}
 }
 
-func (f *fake) set(number int64, result room.Result) {
+func (f *fake) set(number int64, result engine.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.results[number] = result
@@ -45,7 +46,7 @@ func (f *fake) count(number int64) int {
 // roomOf returns the room of a test's ticket.
 func roomOf(number int64) string { return []string{"shop", "bank"}[number%2] }
 
-func (f *fake) AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result {
+func (f *fake) AskAll(ctx context.Context, name string, askers []engine.Asker, claim bool) []engine.Result {
 	f.mu.Lock()
 	delay := f.delay
 	f.mu.Unlock()
@@ -58,7 +59,7 @@ func (f *fake) AskAll(ctx context.Context, name string, askers []room.Asker, cla
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.largest = max(f.largest, len(askers))
-	results := make([]room.Result, len(askers))
+	results := make([]engine.Result, len(askers))
 	for i, asker := range askers {
 		number := asker.Ticket.Number
 		f.mixed = f.mixed || roomOf(number) != name

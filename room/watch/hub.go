@@ -13,7 +13,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/ranks"
 	"github.com/sluice-project/sluice/lifecycle"
-	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // The bounds of streams.
@@ -50,20 +50,20 @@ var (
 // Engine is what the hub needs of the room's engine.
 type Engine interface {
 	// AskAll returns a result for each asker, in their order.
-	AskAll(ctx context.Context, name string, askers []room.Asker, claim bool) []room.Result
+	AskAll(ctx context.Context, name string, askers []engine.Asker, claim bool) []engine.Result
 }
 
 // Stream is what a stream shows.
 type Stream struct {
 	// Room is the name of the room, and Ticket the visitor's place in it.
 	Room   string
-	Ticket room.Ticket
+	Ticket engine.Ticket
 	// Claim lets a called visitor in at once; otherwise the event says that it was
 	// called, and the claim window begins.
 	Claim bool
 	// Format appends the data of an event, without a line break. Default: the JSON of
 	// the answer.
-	Format func(b []byte, answer *room.Answer) []byte
+	Format func(b []byte, answer *engine.Answer) []byte
 }
 
 // Option changes what New makes.
@@ -183,10 +183,10 @@ func (h *Hub) Serve(w http.ResponseWriter, r *http.Request, spec Stream) error {
 		return err
 	}
 	if spec.Format == nil {
-		spec.Format = func(b []byte, answer *room.Answer) []byte { return answer.AppendJSON(b) }
+		spec.Format = func(b []byte, answer *engine.Answer) []byte { return answer.AppendJSON(b) }
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
-	first := h.engine.AskAll(ctx, spec.Room, []room.Asker{{Ticket: spec.Ticket}}, spec.Claim)[0]
+	first := h.engine.AskAll(ctx, spec.Room, []engine.Asker{{Ticket: spec.Ticket}}, spec.Claim)[0]
 	cancel()
 	if _, final := ended(first.Err); final {
 		h.release(spec.place())

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // serve serves streams of /{number} over one of the transports.
@@ -26,7 +27,7 @@ func serve(t *testing.T, h *Hub, transport string) *httptest.Server {
 			t.Error(err)
 		}
 		w.Header().Set("X-Kept", "yes")
-		err = h.Serve(w, r, Stream{Room: roomOf(number), Ticket: room.Ticket{Number: number}, Claim: r.URL.Query().Has("claim"), Format: format})
+		err = h.Serve(w, r, Stream{Room: roomOf(number), Ticket: engine.Ticket{Number: number}, Claim: r.URL.Query().Has("claim"), Format: format})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusGone)
 		}
@@ -46,7 +47,7 @@ func serve(t *testing.T, h *Hub, transport string) *httptest.Server {
 
 var transports = []string{"HTTP/1.1", "HTTP/1.1 with TLS", "HTTP/2"}
 
-func format(b []byte, a *room.Answer) []byte {
+func format(b []byte, a *engine.Answer) []byte {
 	return fmt.Appendf(b, "%d %d at %d%s", a.ID, a.State, a.Position, a.Pass)
 }
 
@@ -108,23 +109,23 @@ func TestStream(t *testing.T) {
 	for _, transport := range transports {
 		t.Run(transport, func(t *testing.T) {
 			t.Parallel()
-			engine := newFake()
-			h := start(t, engine)
+			e := newFake()
+			h := start(t, e)
 			server := serve(t, h, transport)
-			engine.set(7, waiting(9))
+			e.set(7, waiting(9))
 			r := open(t, server, "/7?claim")
 			r.want("id: 1\ndata: 7 1 at 9")
-			asked := engine.count(7)
-			until.True(t, "asked again", func() bool { return engine.count(7) >= asked+2 })
-			engine.set(7, waiting(3)) // An unchanged place is not sent.
+			asked := e.count(7)
+			until.True(t, "asked again", func() bool { return e.count(7) >= asked+2 })
+			e.set(7, waiting(3)) // An unchanged place is not sent.
 			r.want("id: 2\ndata: 7 1 at 3")
-			engine.set(7, room.Result{Err: room.ErrUnavailable})
-			asked = engine.count(7)
-			until.True(t, "asked while away", func() bool { return engine.count(7) > asked })
-			engine.set(7, room.Result{Answer: room.Answer{State: room.Inside, NextPoll: 50 * time.Millisecond, Pass: " with pass"}})
+			e.set(7, engine.Result{Err: room.ErrUnavailable})
+			asked = e.count(7)
+			until.True(t, "asked while away", func() bool { return e.count(7) > asked })
+			e.set(7, engine.Result{Answer: engine.Answer{State: room.Inside, NextPoll: 50 * time.Millisecond, Pass: " with pass"}})
 			r.want("id: 3\ndata: 7 3 at 0 with pass")
 			r.want("id: 4\ndata: 7 3 at 0 with pass") // renewed
-			engine.set(7, room.Result{Err: &room.GoneError{Reason: room.Expired, ID: 7}})
+			e.set(7, engine.Result{Err: &room.GoneError{Reason: room.Expired, ID: 7}})
 			last := r.block()
 			for strings.HasSuffix(last, "pass") {
 				last = r.block()
@@ -134,31 +135,31 @@ func TestStream(t *testing.T) {
 			}
 			r.want("")
 			until.True(t, "closed", func() bool { return h.Streams() == 0 })
-			if engine.claimed[7] != engine.asked[7] {
-				t.Errorf("asked %d times, with claim %d times", engine.asked[7], engine.claimed[7])
+			if e.claimed[7] != e.asked[7] {
+				t.Errorf("asked %d times, with claim %d times", e.asked[7], e.claimed[7])
 			}
 		})
 	}
 }
 
 func TestNoClaim(t *testing.T) {
-	engine := newFake()
-	h := start(t, engine)
-	engine.set(4, room.Result{Answer: room.Answer{State: room.Called, Position: 1, NextPoll: time.Second}})
+	e := newFake()
+	h := start(t, e)
+	e.set(4, engine.Result{Answer: engine.Answer{State: room.Called, Position: 1, NextPoll: time.Second}})
 	r := open(t, serve(t, h, "HTTP/1.1"), "/4")
 	r.want("id: 1\ndata: 4 2 at 1")
-	if engine.claimed[4] != 0 {
+	if e.claimed[4] != 0 {
 		t.Error("the stream claimed")
 	}
 }
 
 func TestRoomRemoved(t *testing.T) {
-	engine := newFake()
-	engine.set(4, waiting(1))
-	h := start(t, engine)
+	e := newFake()
+	e.set(4, waiting(1))
+	h := start(t, e)
 	r := open(t, serve(t, h, "HTTP/1.1"), "/4")
 	r.want("id: 1\ndata: 4 1 at 1")
-	engine.set(4, room.Result{Err: fmt.Errorf("shop: %w", room.ErrNoRoom)})
+	e.set(4, engine.Result{Err: fmt.Errorf("shop: %w", room.ErrNoRoom)})
 	r.want("event: gone\ndata: {\"reason\":\"removed\"}")
 	r.want("")
 }
@@ -182,23 +183,23 @@ func TestClientGone(t *testing.T) {
 }
 
 func TestFirstAnswer(t *testing.T) {
-	engine := newFake()
-	h := start(t, engine)
-	for _, err := range []error{&room.GoneError{Reason: room.Left}, room.ErrNoRoom, room.ErrBadTicket} {
-		engine.set(2, room.Result{Err: err})
+	e := newFake()
+	h := start(t, e)
+	for _, err := range []error{&room.GoneError{Reason: room.Left}, room.ErrNoRoom, engine.ErrBadTicket} {
+		e.set(2, engine.Result{Err: err})
 		w := httptest.NewRecorder()
-		got := h.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), Stream{Room: "shop", Ticket: room.Ticket{Number: 2}})
+		got := h.Serve(w, httptest.NewRequest(http.MethodGet, "/", nil), Stream{Room: "shop", Ticket: engine.Ticket{Number: 2}})
 		if !errors.Is(got, err) || w.Body.Len() > 0 || len(w.Header()) > 0 || h.Streams() != 0 {
 			t.Errorf("%v: %v, wrote %q", err, got, w.Body)
 		}
 	}
 	w := httptest.NewRecorder()
-	if err := h.Serve(w, httptest.NewRequest(http.MethodHead, "/", nil), Stream{Room: "shop", Ticket: room.Ticket{Number: 4}}); err != nil || w.Header().Get("Content-Type") != "text/event-stream" || h.Streams() != 0 {
+	if err := h.Serve(w, httptest.NewRequest(http.MethodHead, "/", nil), Stream{Room: "shop", Ticket: engine.Ticket{Number: 4}}); err != nil || w.Header().Get("Content-Type") != "text/event-stream" || h.Streams() != 0 {
 		t.Error("HEAD:", err, w.Header(), h.Streams())
 	}
-	engine.set(2, room.Result{Err: room.ErrUnavailable})
+	e.set(2, engine.Result{Err: room.ErrUnavailable})
 	r := open(t, serve(t, h, "HTTP/1.1"), "/2")
-	engine.set(2, waiting(5))
+	e.set(2, waiting(5))
 	r.want("id: 1\ndata: 2 1 at 5") // The stream waited for the store.
 }
 
@@ -257,9 +258,9 @@ func TestStopEndsStreams(t *testing.T) {
 
 // HTTP/1.0 has no chunks.
 func TestOldClient(t *testing.T) {
-	engine := newFake()
-	engine.set(2, waiting(5))
-	server := serve(t, start(t, engine), "HTTP/1.1")
+	e := newFake()
+	e.set(2, waiting(5))
+	server := serve(t, start(t, e), "HTTP/1.1")
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +277,7 @@ func TestOldClient(t *testing.T) {
 	r := &reader{t, response.Body, bufio.NewReader(response.Body)}
 	r.block()
 	r.want("id: 1\ndata: 2 1 at 5")
-	engine.set(2, room.Result{Err: room.ErrNoRoom})
+	e.set(2, engine.Result{Err: room.ErrNoRoom})
 	r.want("event: gone\ndata: {\"reason\":\"removed\"}")
 	r.want("")
 }

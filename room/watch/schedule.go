@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // batch is streams of one room that one request to the engine covers.
@@ -90,7 +91,7 @@ func (h *Hub) takeDue(now time.Time) (batches []batch, left bool) {
 
 // work asks the engine about batches, and delivers the results.
 func (h *Hub) work(ctx context.Context) error {
-	askers := make([]room.Asker, 0, room.MaxAsk)
+	askers := make([]engine.Asker, 0, room.MaxAsk)
 	for {
 		select {
 		case b := <-h.batches:
@@ -118,9 +119,9 @@ func (h *Hub) connected(streams []*stream) []*stream {
 	return connected
 }
 
-func (h *Hub) ask(ctx context.Context, b batch, askers []room.Asker) {
+func (h *Hub) ask(ctx context.Context, b batch, askers []engine.Asker) {
 	for _, s := range b.streams {
-		askers = append(askers, room.Asker{Ticket: s.spec.Ticket})
+		askers = append(askers, engine.Asker{Ticket: s.spec.Ticket})
 	}
 	asking, cancel := context.WithTimeout(ctx, askTime)
 	results := h.engine.AskAll(asking, b.room, askers, b.claim)
@@ -131,7 +132,7 @@ func (h *Hub) ask(ctx context.Context, b batch, askers []room.Asker) {
 }
 
 // deliver writes a result to a stream, and schedules the next ask or ends the stream.
-func (h *Hub) deliver(s *stream, result *room.Result) {
+func (h *Hub) deliver(s *stream, result *engine.Result) {
 	now := time.Now()
 	if reason, final := ended(result.Err); final {
 		// The stream ends with or without this last event.
@@ -197,7 +198,7 @@ const (
 
 // Interval is how long after an answer to ask again for a visitor: the NextPoll of
 // the answer, near the front at most 500 ms, and never more than 15 s.
-func Interval(answer *room.Answer) time.Duration {
+func Interval(answer *engine.Answer) time.Duration {
 	interval := min(max(answer.NextPoll, minInterval), maxInterval)
 	if near(answer) {
 		interval = min(interval, nearInterval)
@@ -205,7 +206,7 @@ func Interval(answer *room.Answer) time.Duration {
 	return interval
 }
 
-func near(a *room.Answer) bool {
+func near(a *engine.Answer) bool {
 	switch {
 	case a.State == room.Called:
 		return true

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // A client that does not read is disconnected, and does not delay others.
@@ -47,7 +48,7 @@ func TestSlowStreamIsDropped(t *testing.T) {
 			}
 			s := &stream{sink: sink, spec: Stream{Room: "shop", Format: format}}
 			h.add(s)
-			h.deliver(s, &room.Result{Answer: room.Answer{State: room.Waiting, Position: 500, NextPoll: time.Second}})
+			h.deliver(s, &engine.Result{Answer: engine.Answer{State: room.Waiting, Position: 500, NextPoll: time.Second}})
 		}
 		if h.Streams() != 2 {
 			t.Errorf("%d streams", h.Streams())

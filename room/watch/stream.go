@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // removed is the slot of a stream that the hub has dropped.
@@ -64,13 +65,13 @@ func (s *stream) begin(retry time.Duration) {
 }
 
 // changed reports whether an answer differs from the last one. A pass is always new.
-func (s *stream) changed(a *room.Answer) bool {
+func (s *stream) changed(a *engine.Answer) bool {
 	return s.events == 0 || a.State != s.state || a.Position != s.position || (a.Draw != nil) != s.drawn || a.Pass != ""
 }
 
 // answer writes an event if an answer is new, and reports whether it did. After an
 // error the stream is over.
-func (s *stream) answer(a *room.Answer, now time.Time) (sent bool, err error) {
+func (s *stream) answer(a *engine.Answer, now time.Time) (sent bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || !s.changed(a) {
@@ -154,7 +155,7 @@ func ended(err error) (reason string, final bool) {
 	switch {
 	case errors.As(err, &gone):
 		return string(gone.Reason), true
-	case errors.Is(err, room.ErrNoRoom), errors.Is(err, room.ErrBadTicket):
+	case errors.Is(err, room.ErrNoRoom), errors.Is(err, engine.ErrBadTicket):
 		return reasonRemoved, true
 	}
 	return "", false

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // written is a response in memory.
@@ -71,7 +72,7 @@ func visitWith(t *testing.T, h *Hub, number int64, w *written) context.CancelFun
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 	go func() {
-		if err := h.Serve(w, r, Stream{Room: roomOf(number), Ticket: room.Ticket{Number: number}, Claim: number%4 < 2, Format: format}); err != nil {
+		if err := h.Serve(w, r, Stream{Room: roomOf(number), Ticket: engine.Ticket{Number: number}, Claim: number%4 < 2, Format: format}); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -80,14 +81,14 @@ func visitWith(t *testing.T, h *Hub, number int64, w *written) context.CancelFun
 
 func TestComments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newFake()
-		h := start(t, engine)
+		e := newFake()
+		h := start(t, e)
 		w, leave := visit(t, h, 2)
 		defer leave()
 		time.Sleep(10 * time.Second)
-		engine.mu.Lock()
-		engine.otherway = room.Result{Err: room.ErrUnavailable}
-		engine.mu.Unlock()
+		e.mu.Lock()
+		e.otherway = engine.Result{Err: room.ErrUnavailable}
+		e.mu.Unlock()
 		time.Sleep(52 * time.Second)
 		if got := strings.Count(w.String(), ":\n\n"); got != 3 && got != 4 {
 			t.Errorf("%d comments in a silent minute, want one every 15 s: %q", got, w)
@@ -95,12 +96,12 @@ func TestComments(t *testing.T) {
 		if strings.Count(w.String(), "data:") != 1 {
 			t.Errorf("the stream of one who does not move: %q", w)
 		}
-		asked := engine.count(2)
-		engine.mu.Lock()
-		engine.otherway = waiting(400)
-		engine.mu.Unlock()
+		asked := e.count(2)
+		e.mu.Lock()
+		e.otherway = waiting(400)
+		e.mu.Unlock()
 		time.Sleep(3 * time.Second)
-		if engine.count(2) == asked || !strings.HasSuffix(w.String(), "data: 2 1 at 400\n\n") {
+		if e.count(2) == asked || !strings.HasSuffix(w.String(), "data: 2 1 at 400\n\n") {
 			t.Errorf("after the store came back: %q", w)
 		}
 	})
@@ -193,19 +194,19 @@ func TestNothingIsLeft(t *testing.T) {
 func TestInterval(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		answer room.Answer
+		answer engine.Answer
 		want   time.Duration
 	}{
-		{"as the answer says", room.Answer{State: room.Waiting, Position: 5_000, NextPoll: 4 * time.Second}, 4 * time.Second},
-		{"at most every 15 s", room.Answer{State: room.Waiting, Position: 5_000, NextPoll: time.Minute}, 15 * time.Second},
-		{"before the draw", room.Answer{State: room.Waiting, NextPoll: 4 * time.Second}, 4 * time.Second},
-		{"near the front", room.Answer{State: room.Waiting, Position: 100, NextPoll: 4 * time.Second}, 500 * time.Millisecond},
-		{"nearer than half a second", room.Answer{State: room.Waiting, Position: 1, NextPoll: 100 * time.Millisecond}, 100 * time.Millisecond},
-		{"soon", room.Answer{State: room.Waiting, Position: 5_000, NextPoll: 4 * time.Second, Wait: &room.Wait{Low: time.Second}}, 500 * time.Millisecond},
-		{"not soon", room.Answer{State: room.Waiting, Position: 5_000, NextPoll: 4 * time.Second, Wait: &room.Wait{Low: 9 * time.Second}}, 4 * time.Second},
-		{"called", room.Answer{State: room.Called, NextPoll: 4 * time.Second}, 500 * time.Millisecond},
-		{"inside", room.Answer{State: room.Inside, NextPoll: 4 * time.Second}, 4 * time.Second},
-		{"no less than a turn", room.Answer{State: room.Inside}, 50 * time.Millisecond},
+		{"as the answer says", engine.Answer{State: room.Waiting, Position: 5_000, NextPoll: 4 * time.Second}, 4 * time.Second},
+		{"at most every 15 s", engine.Answer{State: room.Waiting, Position: 5_000, NextPoll: time.Minute}, 15 * time.Second},
+		{"before the draw", engine.Answer{State: room.Waiting, NextPoll: 4 * time.Second}, 4 * time.Second},
+		{"near the front", engine.Answer{State: room.Waiting, Position: 100, NextPoll: 4 * time.Second}, 500 * time.Millisecond},
+		{"nearer than half a second", engine.Answer{State: room.Waiting, Position: 1, NextPoll: 100 * time.Millisecond}, 100 * time.Millisecond},
+		{"soon", engine.Answer{State: room.Waiting, Position: 5_000, NextPoll: 4 * time.Second, Wait: &engine.Wait{Low: time.Second}}, 500 * time.Millisecond},
+		{"not soon", engine.Answer{State: room.Waiting, Position: 5_000, NextPoll: 4 * time.Second, Wait: &engine.Wait{Low: 9 * time.Second}}, 4 * time.Second},
+		{"called", engine.Answer{State: room.Called, NextPoll: 4 * time.Second}, 500 * time.Millisecond},
+		{"inside", engine.Answer{State: room.Inside, NextPoll: 4 * time.Second}, 4 * time.Second},
+		{"no less than a turn", engine.Answer{State: room.Inside}, 50 * time.Millisecond},
 	} {
 		if got := Interval(&test.answer); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
@@ -234,7 +235,7 @@ func TestSchedule(t *testing.T) {
 			}
 			switch action := rapid.SampledFrom([]string{"add", "put", "drop", "take"}).Draw(t, "action"); {
 			case action == "add" || len(here) == 0:
-				s := &stream{sink: none{}, spec: Stream{Room: "shop", Ticket: room.Ticket{Number: rapid.Int64Range(1, 3).Draw(t, "number")}}}
+				s := &stream{sink: none{}, spec: Stream{Room: "shop", Ticket: engine.Ticket{Number: rapid.Int64Range(1, 3).Draw(t, "number")}}}
 				full := h.places[s.spec.place()] == MaxPerPlace
 				if err := h.reserve(s.spec.place()); (err != nil) != full {
 					t.Fatal(err)

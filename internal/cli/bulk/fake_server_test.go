@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api/wire"
 	"github.com/sluice-project/sluice/bulk/client"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/cli/bulk/localtest"
 )
 
@@ -213,7 +214,7 @@ func (f *fakeServer) FirstJob(ctx context.Context, id string) (wire.JobState, er
 }
 
 func (f *fakeServer) DeadLetters(ctx context.Context, filter client.DeadLetterFilter) (page wire.DeadLetters, err error) {
-	found, err := bulk.FindLetters(ctx, f.Fake, bulk.LetterFilter{
+	found, err := engine.FindLetters(ctx, f.Fake, engine.LetterFilter{
 		FailureFilter: bulk.FailureFilter(filter.FailureFilter), Action: filter.Action, Tenant: filter.Tenant, Type: filter.Type,
 		After: filter.After, Limit: filter.Limit,
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
 	"github.com/sluice-project/sluice/bulk/client"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 	"github.com/sluice-project/sluice/internal/cli/clitest"
 	"github.com/sluice-project/sluice/internal/cli/exit"
@@ -23,7 +24,7 @@ import (
 
 // service is bulk behind its API, without a network.
 type service struct {
-	engine  *bulk.Engine
+	engine  *engine.Engine
 	handler http.Handler
 }
 
@@ -47,7 +48,7 @@ func newService(t *testing.T) (*service, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := bulk.New(store, bulk.NewMux(), bulk.Config{}, bulk.WithLogger(quiet))
+	engine, err := engine.New(store, bulk.NewMux(), bulk.Config{}, engine.WithLogger(quiet))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/gate"
 	"github.com/sluice-project/sluice/room/pebblestore"
 	"github.com/sluice-project/sluice/room/watch"
@@ -46,7 +47,7 @@ func (s *demoShop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // demoRooms are the rooms of the demo: an engine on a store of its own, and a gate
 // for each in front of the shop.
 type demoRooms struct {
-	*room.Engine
+	*engine.Engine
 	hub     *watch.Hub
 	store   *pebblestore.Store
 	shop    demoShop
@@ -57,7 +58,7 @@ type demoRooms struct {
 
 // openDemoRooms starts the gates; the rooms are created later. The shop's gate listens
 // at an address, or at the next free port.
-func openDemoRooms(ctx context.Context, dir, address string, publisher room.Publisher, log *slog.Logger) (_ *demoRooms, err error) {
+func openDemoRooms(ctx context.Context, dir, address string, publisher engine.Publisher, log *slog.Logger) (_ *demoRooms, err error) {
 	r := &demoRooms{log: log, gates: map[string]string{}}
 	if r.store, err = pebblestore.Open(filepath.Join(dir, "room"), pebblestore.Options{Logger: log, DiskReserve: local.DiskReserve}); err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func openDemoRooms(ctx context.Context, dir, address string, publisher room.Publ
 			err = errors.Join(err, r.Close())
 		}
 	}()
-	if r.Engine, err = room.New(r.store, room.Config{}, room.WithLogger(log), room.WithPublisher(publisher)); err != nil {
+	if r.Engine, err = engine.New(r.store, room.Config{}, engine.WithLogger(log), engine.WithPublisher(publisher)); err != nil {
 		return nil, err
 	}
 	r.hub = watch.New(r.Engine)

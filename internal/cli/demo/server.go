@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/internal/cli/bulk/local"
 	"github.com/sluice-project/sluice/internal/cli/events"
@@ -75,7 +76,7 @@ func openDemo(ctx context.Context, dir string, config bulk.Config, at demoAddres
 	if s.rooms, err = openDemoRooms(ctx, dir, at.Gate, events.ForRooms(broker, events.OwnLog{}, log), log); err != nil {
 		return nil, err
 	}
-	s.Embedded, err = local.OpenEmbedded(dir, config, webhook.Options{Allow: targetNetworks}, bulk.WithPublisher(events.ForBulk(broker, events.OwnLog{}, log)), bulk.WithoutInlineTargets())
+	s.Embedded, err = local.OpenEmbedded(dir, config, webhook.Options{Allow: targetNetworks}, engine.WithPublisher(events.ForBulk(broker, events.OwnLog{}, log)), engine.WithoutInlineTargets())
 	if err != nil {
 		return nil, err
 	}

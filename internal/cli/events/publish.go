@@ -57,7 +57,7 @@ type Publisher[E any] struct {
 	of func(*E) occurrence
 }
 
-// Publish implements bulk.Publisher and room.Publisher, and is what audit.Trail.PublishTo takes.
+// Publish implements the Publisher of both engines, and is what audit.Trail.PublishTo takes.
 func (p Publisher[E]) Publish(ctx context.Context, events []E) error {
 	occurrences := make([]occurrence, len(events))
 	for i := range events {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 	"github.com/sluice-project/sluice/bulk/redisstore"
 	"github.com/sluice-project/sluice/bulk/webhook"
@@ -23,12 +24,12 @@ import (
 // jobs are the bulk actions of this process.
 type jobs struct {
 	part
-	engine *bulk.Engine // nil: they are off
+	engine *engine.Engine // nil: they are off
 }
 
 // openBulk opens the store of bulk and mounts its API on the server. A nil
 // publisher disables events, a nil tracer disables traces.
-func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, publisher bulk.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *jobs, err error) {
+func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *jobs, err error) {
 	if settings.State.IsOff() {
 		return &jobs{part: *noPart()}, nil
 	}
@@ -54,11 +55,11 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 	}}
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
-	options := []bulk.Option{bulk.WithLogger(log), bulk.WithPublisher(publisher), bulk.WithTracerProvider(tracer)}
+	options := []engine.Option{engine.WithLogger(log), engine.WithPublisher(publisher), engine.WithTracerProvider(tracer)}
 	if !settings.InlineTargets() {
-		options = append(options, bulk.WithoutInlineTargets())
+		options = append(options, engine.WithoutInlineTargets())
 	}
-	engine, err := bulk.New(store, mux, settings.Bulk, options...)
+	engine, err := engine.New(store, mux, settings.Bulk, options...)
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}

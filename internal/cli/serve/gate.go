@@ -16,6 +16,7 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/gate"
 )
 
@@ -82,7 +83,7 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 
 // openChallenge sets the challenge of a gate, if there is one, and returns that of a provider; nil:
 // none.
-func openChallenge(settings *config.Gate, engine *room.Engine, options *gate.Options) (*gate.Siteverify, error) {
+func openChallenge(settings *config.Gate, engine *engine.Engine, options *gate.Options) (*gate.Siteverify, error) {
 	challenge := &settings.Challenge
 	work, err := gate.NewProofOfWork(engine, challenge.MinBits, challenge.MaxBits)
 	if err != nil {

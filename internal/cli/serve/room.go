@@ -20,6 +20,7 @@ import (
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/api"
+	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/pebblestore"
 	"github.com/sluice-project/sluice/room/redisstore"
 	"github.com/sluice-project/sluice/room/watch"
@@ -34,13 +35,13 @@ const stateTimeout = 15 * time.Second
 // rooms are the rooms of this process.
 type rooms struct {
 	part
-	engine *room.Engine
+	engine *engine.Engine
 	hub    *watch.Hub
 }
 
 // openRooms opens the store of rooms and mounts their API on the server. A nil publisher disables
 // events.
-func openRooms(ctx context.Context, settings *config.Config, server *ops.Server, publisher room.Publisher, log *slog.Logger) (*rooms, error) {
+func openRooms(ctx context.Context, settings *config.Config, server *ops.Server, publisher engine.Publisher, log *slog.Logger) (*rooms, error) {
 	if settings.State.IsOff() {
 		return &rooms{part: *noPart()}, nil
 	}
@@ -48,36 +49,36 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 	if err != nil {
 		return nil, err
 	}
-	keys, err := room.ParseTokenKeys(settings.Room.TokenKeys)
+	keys, err := engine.ParseTokenKeys(settings.Room.TokenKeys)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("room.token_keys: %w", err), store.Close())
 	}
-	options := []room.Option{room.WithLogger(log), room.WithTokenKeys(keys)}
+	options := []engine.Option{engine.WithLogger(log), engine.WithTokenKeys(keys)}
 	if publisher != nil {
-		options = append(options, room.WithPublisher(publisher))
+		options = append(options, engine.WithPublisher(publisher))
 	}
-	engine, err := room.New(store, settings.Room.Config(), options...)
+	e, err := engine.New(store, settings.Room.Config(), options...)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	hub := watch.New(engine, watch.WithMaxStreams(settings.Room.MaxStreams))
-	api.Register(server.API(), engine, hub, api.WithLogger(log), api.WithTrustedProxies(settings.Room.TrustedProxies.Prefixes()),
+	hub := watch.New(e, watch.WithMaxStreams(settings.Room.MaxStreams))
+	api.Register(server.API(), e, hub, api.WithLogger(log), api.WithTrustedProxies(settings.Room.TrustedProxies.Prefixes()),
 		api.WithOrigins(settings.Room.CORSOrigins...))
-	server.Registry().MustRegister(engine.Collector(), hub.Collector())
+	server.Registry().MustRegister(e.Collector(), hub.Collector())
 	server.Ready("room", func(ctx context.Context) error {
 		if _, err := store.Now(ctx); err != nil {
 			return fmt.Errorf("the store: %w", err)
 		}
-		return engine.Err()
+		return e.Err()
 	})
-	opened := &rooms{engine: engine, hub: hub}
+	opened := &rooms{engine: e, hub: hub}
 	opened.part = part{
-		services: []lifecycle.Service{engine, hub, newRoomsOfFile(engine, settings.Room.Rooms)},
+		services: []lifecycle.Service{e, hub, newRoomsOfFile(e, settings.Room.Rooms)},
 		close:    store.Close, checkpoint: checkpointOf(store),
 		secrets: func(settings *config.Config) error {
-			keys, err := room.ParseTokenKeys(settings.Room.TokenKeys)
+			keys, err := engine.ParseTokenKeys(settings.Room.TokenKeys)
 			if err == nil {
-				engine.SetTokenKeys(keys)
+				e.SetTokenKeys(keys)
 			}
 			return err
 		},
@@ -126,8 +127,8 @@ func openRoomStore(ctx context.Context, settings *config.Config, log *slog.Logge
 
 // roomPutter is the part of the engine that creates rooms.
 type roomPutter interface {
-	Room(ctx context.Context, name string) (room.View, error)
-	PutRoom(ctx context.Context, name string, s room.Settings) (room.View, bool, error)
+	Room(ctx context.Context, name string) (engine.View, error)
+	PutRoom(ctx context.Context, name string, s room.Settings) (engine.View, bool, error)
 }
 
 // roomMaker is a service that creates or changes rooms when it starts.

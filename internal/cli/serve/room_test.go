@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/room"
+	"github.com/sluice-project/sluice/room/engine"
 )
 
 // fakePutter has rooms and counts how often one is put.
@@ -17,22 +18,22 @@ type fakePutter struct {
 	puts  int
 }
 
-func (f *fakePutter) Room(_ context.Context, name string) (room.View, error) {
+func (f *fakePutter) Room(_ context.Context, name string) (engine.View, error) {
 	settings, has := f.rooms[name]
 	if !has {
-		return room.View{}, room.ErrNoRoom
+		return engine.View{}, room.ErrNoRoom
 	}
-	return room.View{Room: room.Room{Name: name, Settings: settings}}, nil
+	return engine.View{Room: engine.Room{Name: name, Settings: settings}}, nil
 }
 
-func (f *fakePutter) PutRoom(_ context.Context, name string, s room.Settings) (room.View, bool, error) {
+func (f *fakePutter) PutRoom(_ context.Context, name string, s room.Settings) (engine.View, bool, error) {
 	if err := s.Validate(); err != nil {
-		return room.View{}, false, err
+		return engine.View{}, false, err
 	}
 	_, has := f.rooms[name]
 	f.rooms[name] = s.WithDefaults()
 	f.puts++
-	return room.View{}, !has, nil
+	return engine.View{}, !has, nil
 }
 
 // Rooms of the settings are created, changed if they differ, and otherwise left unchanged.

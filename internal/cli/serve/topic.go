@@ -9,13 +9,13 @@ import (
 
 	"github.com/twmb/franz-go/pkg/sasl"
 
-	"github.com/sluice-project/sluice/bulk"
+	bulkengine "github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/events"
 	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
-	"github.com/sluice-project/sluice/room"
+	roomengine "github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/api"
 	"github.com/sluice-project/sluice/topic/broker"
@@ -30,8 +30,8 @@ const topicFolder = "topic"
 
 // publishers publish the events of other parts; nil ones are off.
 type publishers struct {
-	bulk bulk.Publisher
-	room room.Publisher
+	bulk bulkengine.Publisher
+	room roomengine.Publisher
 }
 
 // topics are the topics of this process or of its cluster.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/api"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/ops"
@@ -32,7 +33,7 @@ type Engine interface {
 	Actions(ctx context.Context, filter bulk.ActionFilter) ([]bulk.Action, error)
 	DeadLetters(ctx context.Context, id string, from int64, limit int) ([]bulk.DeadLetter, error)
 	Settings(ctx context.Context) (bulk.Settings, error)
-	Fairness() bulk.Fairness
+	Fairness() engine.Fairness
 	// Start starts the engine. It runs all sealed actions, also those sealed later.
 	Start(ctx context.Context) error
 	// Failed is closed when the engine has failed; Err returns the error.
@@ -47,7 +48,7 @@ type Engine interface {
 
 // Embedded is a bulk engine in this process, on its own data directory.
 type Embedded struct {
-	*bulk.Engine
+	*engine.Engine
 	config   bulk.Config
 	log      *slog.Logger
 	store    *pebblestore.Store
@@ -130,7 +131,7 @@ const DiskReserve = 64 << 20
 
 // OpenEmbedded opens a data directory and an engine on it, with handlers for echo and for webhooks.
 // The engine is not started.
-func OpenEmbedded(dir string, config bulk.Config, options webhook.Options, more ...bulk.Option) (_ *Embedded, err error) {
+func OpenEmbedded(dir string, config bulk.Config, options webhook.Options, more ...engine.Option) (_ *Embedded, err error) {
 	// Bars are drawn on the same terminal: only important messages are logged.
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	webhooks, err := webhook.New(options)
@@ -148,7 +149,7 @@ func OpenEmbedded(dir string, config bulk.Config, options webhook.Options, more 
 	}()
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
-	engine, err := bulk.New(store, mux, config, append(more, bulk.WithLogger(log))...)
+	engine, err := engine.New(store, mux, config, append(more, engine.WithLogger(log))...)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/internal/cli/bulk/local"
 )
@@ -261,7 +262,7 @@ func (f *Fake) Start(context.Context) error {
 
 func (f *Fake) Settings(context.Context) (bulk.Settings, error) { return f.Stored, nil }
 
-func (f *Fake) Fairness() bulk.Fairness { return bulk.Fairness{Jain: f.Index, Windows: f.Windows} }
+func (f *Fake) Fairness() engine.Fairness { return engine.Fairness{Jain: f.Index, Windows: f.Windows} }
 
 func (f *Fake) Failed() <-chan struct{} { return f.Broken }
 

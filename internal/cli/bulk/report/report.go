@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/cli/term"
 )
 
@@ -21,7 +22,7 @@ type Run struct {
 	Errors []string
 	// Merged are the aggregates, set by Merge, and Fairness is the engine's.
 	Merged   *Aggregates
-	Fairness bulk.Fairness
+	Fairness engine.Fairness
 }
 
 // ReportRow is the result of one action.

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/internal/cli/bulk/localtest"
 	"github.com/sluice-project/sluice/internal/cli/clitest"
 	"github.com/sluice-project/sluice/internal/cli/term"
@@ -67,7 +68,7 @@ func TestReportGolden(t *testing.T) {
 		merged.Write(&out, columns, 5, r)
 	}
 	out.WriteString("# totals\n")
-	r.Fairness = bulk.Fairness{Jain: 0.99934, Windows: 12}
+	r.Fairness = engine.Fairness{Jain: 0.99934, Windows: 12}
 	r.Totals(&out)
 	failed := Failures{Messages: map[string]int64{}, Read: 21}
 	for i := range 7 {

@@ -129,7 +129,7 @@ func Open(dir string, options Options) (*Store, error) {
 }
 
 func openDB(dir string, options Options, readOnly bool) (*pebble.DB, error) {
-	return pebblekv.Open(dir, options.Logger, pebble.Options{FS: options.FS, CacheSize: 32 << 20, MemTableSize: 16 << 20, ReadOnly: readOnly})
+	return pebblekv.Open(dir, options.Logger, pebble.Options{FS: options.FS, CacheSize: 64 << 20, MemTableSize: 16 << 20, ReadOnly: readOnly})
 }
 
 // Close waits for writes and closes the store.

@@ -77,7 +77,7 @@ type SharesConfig struct {
 	// Deliveries is how often a record is delivered at most. Default 5; at most 100.
 	Deliveries int
 	// Records bounds the records of a partition that are in flight in one group: those after the
-	// first one that is not done, up to the last one that was delivered. Default 2,000; 100 to 10,000.
+	// first one that is not done, up to the last one that was delivered. Default 10,000, which is also the most; at least 100.
 	Records int
 	// Earliest makes a group begin at the first record of a partition that it reads for the first
 	// time. By default it begins at the end, as in Kafka.
@@ -155,7 +155,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.Groups.OffsetMetadataBytes, 4096)
 	orDefault(&c.Shares.Lock, 30*time.Second)
 	orDefault(&c.Shares.Deliveries, 5)
-	orDefault(&c.Shares.Records, 2000)
+	orDefault(&c.Shares.Records, 10_000)
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +21,9 @@ import (
 // write to it may fail, before or after it was made.
 type world struct {
 	topic.Meta
-	fails  func() outcome
 	chance chance
-	mu     sync.Mutex // guards what follows
+	bad    atomic.Int64 // how many percent of the writes fail
+	mu     sync.Mutex   // guards what follows
 	// records has what each partition got, in order; applied the offset of each group.
 	records map[int32][]record
 	applied map[string]int64
@@ -59,6 +60,14 @@ const (
 )
 
 var errCrash = errors.New("crashed")
+
+// fails decides about a write.
+func (w *world) fails() outcome {
+	if int64(w.chance.IntN(100)) >= w.bad.Load() {
+		return works
+	}
+	return failsBefore + outcome(w.chance.IntN(2))
+}
 
 // once makes a write that may fail.
 func (w *world) once(write func() error) error {
@@ -128,8 +137,17 @@ func (w *world) Coordinates(string) bool { return true }
 // Writable implements txn.Parts.
 func (w *world) Writable() ([]topic.Guard, error) { return nil, nil }
 
+// offset returns the offset of a group.
+func (w *world) offset(group string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.applied[group]
+}
+
 // visible returns the values of committed transactions in a partition, and whether none is open.
 func (w *world) visible(partition int32) (values []int, settled bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	open := map[int64][]int{}
 	for _, r := range w.records[partition] {
 		switch {
@@ -152,13 +170,7 @@ func TestEachInputCountsOnceOverCrashes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			w := &world{chance: chance{Rand: rand.New(rand.NewPCG(seed, 1))}, Meta: storetest.NewMemory().Meta(), records: map[int32][]record{}, applied: map[string]int64{}}
-			bad := random.IntN(40) // percent
-			w.fails = func() outcome {
-				if w.chance.IntN(100) >= bad {
-					return works
-				}
-				return failsBefore + outcome(w.chance.IntN(2))
-			}
+			w.bad.Store(random.Int64N(40))
 			var c *txn.Coordinator
 			restart := func() {
 				if c != nil {
@@ -170,16 +182,16 @@ func TestEachInputCountsOnceOverCrashes(t *testing.T) {
 			}
 			restart()
 			const inputs = 5
-			for attempt := 0; w.applied["copiers"] < inputs; attempt++ {
+			for attempt := 0; w.offset("copiers") < inputs; attempt++ {
 				if attempt == 100 {
-					w.fails = func() outcome { return works }
+					w.bad.Store(0)
 				}
 				copyInputs(t.Context(), random, w, c, inputs)
 				if random.IntN(2) == 0 {
 					restart()
 				}
 			}
-			w.fails = func() outcome { return works }
+			w.bad.Store(0)
 			time.Sleep(2 * time.Minute) // open transactions time out
 			for partition := range int32(2) {
 				values, settled := w.visible(partition)
@@ -199,7 +211,7 @@ func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordin
 	if err != nil {
 		return
 	}
-	for at := w.applied["copiers"]; at < inputs; at++ {
+	for at := w.offset("copiers"); at < inputs; at++ {
 		killed := func() bool { return random.IntN(20) == 0 }
 		if c.AddPartitions(ctx, "copier", p, map[string][]int32{"out": {0, 1}}) != nil || killed() {
 			return
@@ -208,7 +220,9 @@ func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordin
 			if _, err := c.Ongoing(ctx, "copier", p, "out", partition); err != nil {
 				return
 			}
+			w.mu.Lock()
 			w.records[partition] = append(w.records[partition], record{producer: p, value: int(at)})
+			w.mu.Unlock()
 			if killed() {
 				return
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/redisstore"
@@ -39,10 +40,11 @@ func openHistory(t *testing.T, redis *redistest.Server, name string) *redisstore
 func readHistory(t *testing.T, store *redisstore.Store, name string) (events []room.Event) {
 	t.Helper()
 	for {
-		some, err := store.Events(t.Context(), name, 0, int64(len(events)), 10_000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var some []room.Event
+		until.Succeeds(t, "events are read", func() (err error) {
+			some, err = store.Events(t.Context(), name, 0, int64(len(events)), 10_000)
+			return err
+		})
 		if len(some) == 0 {
 			return events
 		}
@@ -58,10 +60,11 @@ func readHistory(t *testing.T, store *redisstore.Store, name string) (events []r
 // readOpening returns when a room was created, by the store's clock.
 func readOpening(t *testing.T, store *redisstore.Store, name string) time.Time {
 	t.Helper()
-	records, err := store.Rooms(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	var records []room.Record
+	until.Succeeds(t, "rooms are read", func() (err error) {
+		records, err = store.Rooms(t.Context())
+		return err
+	})
 	for _, record := range records {
 		var r engine.Room
 		if err := json.Unmarshal(record.Data, &r); err != nil {

@@ -41,27 +41,27 @@ func (*Charger) Work(_ context.Context, job *bulk.TypedJob[Charge]) (any, error)
 }
 
 // example runs f with an engine on an in-memory store; a program uses a directory.
-func example(mux *bulk.Mux, f func(ctx context.Context, engine *engine.Engine) error) error {
+func example(mux *bulk.Mux, f func(ctx context.Context, e *engine.Engine) error) error {
 	config := bulk.Config{BackoffBase: 10 * time.Millisecond}
 	store, err := pebblestore.Open("store", pebblestore.Options{FS: vfs.NewMem(), Bulk: config})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	engine, err := engine.New(store, mux, config)
+	e, err := engine.New(store, mux, config)
 	if err != nil {
 		return err
 	}
 	ctx := context.Background()
-	if err := engine.Start(ctx); err != nil {
+	if err := e.Start(ctx); err != nil {
 		return err
 	}
-	return errors.Join(f(ctx, engine), engine.Stop(ctx))
+	return errors.Join(f(ctx, e), e.Stop(ctx))
 }
 
 // finished waits for an action and prints its outcome.
-func finished(ctx context.Context, engine *engine.Engine, action bulk.Action) error {
-	err := engine.Watch(ctx, action.ID, 5*time.Millisecond, func(a bulk.Action) error { action = a; return nil })
+func finished(ctx context.Context, e *engine.Engine, action bulk.Action) error {
+	err := e.Watch(ctx, action.ID, 5*time.Millisecond, func(a bulk.Action) error { action = a; return nil })
 	fmt.Println(action.Status, action.Succeeded, "succeeded", action.Failed, "failed", action.Retried, "retried")
 	return err
 }
@@ -70,14 +70,14 @@ func ExampleAddWorker() {
 	mux := bulk.NewMux()
 	bulk.AddWorker(mux, &Charger{}, bulk.WithTimeout(time.Minute))
 
-	err := example(mux, func(ctx context.Context, engine *engine.Engine) error {
+	err := example(mux, func(ctx context.Context, e *engine.Engine) error {
 		spec := bulk.Spec{ID: "march", Tenant: "shop", Aggregate: []string{"sum:amount"}}
-		action, err := bulk.Insert(ctx, engine, spec,
+		action, err := bulk.Insert(ctx, e, spec,
 			Charge{"alice", "0.10"}, Charge{"bob", "0.20"}, Charge{"mallory", "99.00"})
 		if err != nil {
 			return err
 		}
-		return finished(ctx, engine, action)
+		return finished(ctx, e, action)
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -92,12 +92,12 @@ func ExampleAddWorkFunc() {
 		fmt.Println(job.ID(), "of", job.Spec.Tenant, "charges", job.Args.Customer, job.Args.Amount)
 		return nil, nil
 	})
-	err := example(mux, func(ctx context.Context, engine *engine.Engine) error {
-		action, err := bulk.Insert(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, Charge{"alice", "0.10"})
+	err := example(mux, func(ctx context.Context, e *engine.Engine) error {
+		action, err := bulk.Insert(ctx, e, bulk.Spec{ID: "march", Tenant: "shop"}, Charge{"alice", "0.10"})
 		if err != nil {
 			return err
 		}
-		return finished(ctx, engine, action)
+		return finished(ctx, e, action)
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -117,12 +117,12 @@ func ExampleInsertMany() {
 			}
 		}
 	}
-	err := example(bulk.NewMux(), func(ctx context.Context, engine *engine.Engine) error {
-		action, err := bulk.InsertMany(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, orders)
+	err := example(bulk.NewMux(), func(ctx context.Context, e *engine.Engine) error {
+		action, err := bulk.InsertMany(ctx, e, bulk.Spec{ID: "march", Tenant: "shop"}, orders)
 		if err != nil {
 			return err
 		}
-		again, err := bulk.InsertMany(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, orders)
+		again, err := bulk.InsertMany(ctx, e, bulk.Spec{ID: "march", Tenant: "shop"}, orders)
 		fmt.Println(action.Total, again.Total, action.Type)
 		return err
 	})
@@ -141,8 +141,8 @@ func ExampleInsertFrom() {
 			yield(Charge{}, errors.New("connection reset"))
 		}
 	}
-	err := example(bulk.NewMux(), func(ctx context.Context, engine *engine.Engine) error {
-		action, err := bulk.InsertFrom(ctx, engine, bulk.Spec{ID: "march", Tenant: "shop"}, rows)
+	err := example(bulk.NewMux(), func(ctx context.Context, e *engine.Engine) error {
+		action, err := bulk.InsertFrom(ctx, e, bulk.Spec{ID: "march", Tenant: "shop"}, rows)
 		fmt.Println(action.Status, err)
 		return nil
 	})

@@ -82,7 +82,7 @@ var kept = []struct{ command, flag, defaults, address, ready string }{
 	{"sluice serve", "--http ", "--http 127.0.0.1:8080 --kafka 127.0.0.1:9092", "127.0.0.1:8080", "curl -s http://%s/readyz"},
 	{"sluice gate", "--http ", "--http 127.0.0.1:8080 --listen 127.0.0.1:8000", "127.0.0.1:8080", "curl -s http://%s/readyz"},
 	{"redis-server", "--port ", "--port 6379", "6379", "redis-cli -p %s ping"},
-	{"python3 -m http.server", "--bind ", "", "3000", "command curl -s http://127.0.0.1:%s"},
+	{"python3 -m http.server", " ", "", "3000", "command curl -s http://127.0.0.1:%s"},
 }
 
 func TestCommandsOfDocuments(t *testing.T) {

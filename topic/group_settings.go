@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/sluice-project/sluice/internal/spelling"
 )
 
 // GroupSettings are the settings of one share group, parsed and with the broker's defaults.
@@ -141,8 +139,5 @@ func FindGroupSetting(name string) (*GroupSetting, error) {
 		}
 		names[i] = groupSettingsTable[i].Name
 	}
-	if near, distance := spelling.Nearest(name, names); distance <= nearMiss {
-		return nil, fmt.Errorf("%w: groups have no %.200q; did you mean %s?", ErrInvalidSetting, name, near)
-	}
-	return nil, fmt.Errorf("%w: groups have no %.200q; they have %s", ErrInvalidSetting, name, strings.Join(names, ", "))
+	return nil, unknownSetting(name, names, "groups have", "they have")
 }

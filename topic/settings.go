@@ -85,11 +85,15 @@ func FindSetting(name string) (*Setting, error) {
 	if why, known := refusedSettings[name]; known {
 		return nil, fmt.Errorf("%w: there is no %s: %s", ErrInvalidSetting, name, why)
 	}
-	near, distance := spelling.Nearest(name, names)
-	if distance <= nearMiss {
-		return nil, fmt.Errorf("%w: there is no %.200q; did you mean %s?", ErrInvalidSetting, name, near)
+	return nil, unknownSetting(name, names, "there is", "there are")
+}
+
+// unknownSetting says that something has no setting of a name, and suggests a similar one, or has all.
+func unknownSetting(name string, names []string, has, have string) error {
+	if near, distance := spelling.Nearest(name, names); distance <= nearMiss {
+		return fmt.Errorf("%w: %s no %.200q; did you mean %s?", ErrInvalidSetting, has, name, near)
 	}
-	return nil, fmt.Errorf("%w: there is no %.200q; there are %s", ErrInvalidSetting, name, strings.Join(names, ", "))
+	return fmt.Errorf("%w: %s no %.200q; %s %s", ErrInvalidSetting, has, name, have, strings.Join(names, ", "))
 }
 
 // CheckInSync returns an ErrInvalidSetting if the settings require more replicas

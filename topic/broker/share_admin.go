@@ -96,14 +96,8 @@ func (b *Broker) ResetShare(ctx context.Context, name string, t *Topic, number i
 	}
 	meta, key := b.store.Meta(), share.Key(t.id, number, name)
 	for range catalog.StoreAttempts {
-		if err := meta.Sync(ctx); err != nil {
-			return err
-		}
-		guard, err := group.ShareGuard(ctx, meta, name)
+		guard, err := b.mayReset(ctx, name)
 		if err != nil {
-			return err
-		}
-		if err := b.groups.MayReset(name); err != nil {
 			return err
 		}
 		item, err := catalog.Get(ctx, meta, key)
@@ -127,6 +121,20 @@ func (b *Broker) ResetShare(ctx context.Context, name string, t *Topic, number i
 	return fmt.Errorf("%q: %w, %d times", key, topic.ErrConflict, catalog.StoreAttempts)
 }
 
+// mayReset returns the condition under which what a share group knows may be changed, from now on: that it has no members,
+// and stays as it is.
+func (b *Broker) mayReset(ctx context.Context, name string) (topic.Guard, error) {
+	meta := b.store.Meta()
+	if err := meta.Sync(ctx); err != nil {
+		return topic.Guard{}, err
+	}
+	guard, err := group.ShareGuard(ctx, meta, name)
+	if err == nil {
+		err = b.groups.MayReset(name)
+	}
+	return guard, err
+}
+
 // ForgetShares makes a share group without members forget what it knows of the records of a topic, so that it reads the topic as
 // if for the first time. Errors: ErrNotFound if it knows nothing of it; those of ResetShare.
 func (b *Broker) ForgetShares(ctx context.Context, name string, t *Topic) error {
@@ -135,14 +143,8 @@ func (b *Broker) ForgetShares(ctx context.Context, name string, t *Topic) error 
 	}
 	meta, known := b.store.Meta(), false
 	for range catalog.StoreAttempts {
-		if err := meta.Sync(ctx); err != nil {
-			return err
-		}
-		guard, err := group.ShareGuard(ctx, meta, name)
+		guard, err := b.mayReset(ctx, name)
 		if err != nil {
-			return err
-		}
-		if err := b.groups.MayReset(name); err != nil {
 			return err
 		}
 		items, err := meta.List(ctx, share.TopicPrefix(t.id))

@@ -112,13 +112,7 @@ const (
 func TestDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewMemory()
-		b, err := broker.New(store, fromStart)
-		if err == nil {
-			err = b.Start(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := startBroker(t, store, fromStart)
 		orders := create(t, b, "orders", nil)
 		sendOrders(t, orders)
 		alterShare(t, b, "errors.deadletterqueue.topic.name", "dead", "errors.deadletterqueue.copy.record.enable", "true")
@@ -138,7 +132,8 @@ func TestDeadLetters(t *testing.T) {
 		stopBroker(t, b)
 		b = startBroker(t, store.Reopen(), fromStart)
 		dead := create(t, b, "dead", map[string]string{"max.message.bytes": "1000"})
-		if orders, err = b.Topic("orders"); err != nil {
+		orders, err := b.Topic("orders")
+		if err != nil {
 			t.Fatal(err)
 		}
 		x = newSharer(t, orders, "x")

@@ -103,13 +103,7 @@ func wantValues(t *testing.T, what string, got []string, want ...string) {
 func TestShareGroupOverRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewMemory()
-		b, err := broker.New(store, fromStart)
-		if err == nil {
-			err = b.Start(t.Context())
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := startBroker(t, store, fromStart)
 		orders := create(t, b, "orders", nil)
 		send(t, orders, batchOf(anybody, now(), "a", "b", "c"), batchOf(anybody, now(), "d", "e"))
 		joinShare(t, b, "x", "orders")
@@ -126,7 +120,7 @@ func TestShareGroupOverRestarts(t *testing.T) {
 
 		stopBroker(t, b)
 		b = startBroker(t, store.Reopen(), fromStart)
-		orders, err = b.Topic("orders")
+		orders, err := b.Topic("orders")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,18 +59,18 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 	if !settings.InlineTargets() {
 		options = append(options, engine.WithoutInlineTargets())
 	}
-	engine, err := engine.New(store, mux, settings.Bulk, options...)
+	e, err := engine.New(store, mux, settings.Bulk, options...)
 	if err != nil {
 		return nil, errors.Join(err, opened.close())
 	}
-	opened.engine, opened.services = engine, []lifecycle.Service{engine}
-	api.Register(server.API(), engine, api.WithLogger(log), api.WithConfig(settings.Bulk), api.WithTracerProvider(tracer))
-	server.Registry().MustRegister(engine.Collector())
+	opened.engine, opened.services = e, []lifecycle.Service{e}
+	api.Register(server.API(), e, api.WithLogger(log), api.WithConfig(settings.Bulk), api.WithTracerProvider(tracer))
+	server.Registry().MustRegister(e.Collector())
 	server.Ready("bulk", func(ctx context.Context) error {
-		if _, err := engine.Settings(ctx); err != nil {
+		if _, err := e.Settings(ctx); err != nil {
 			return fmt.Errorf("the store: %w", err)
 		}
-		return engine.Err()
+		return e.Err()
 	})
 	return opened, nil
 }

@@ -83,9 +83,9 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 
 // openChallenge sets the challenge of a gate, if there is one, and returns that of a provider; nil:
 // none.
-func openChallenge(settings *config.Gate, engine *engine.Engine, options *gate.Options) (*gate.Siteverify, error) {
+func openChallenge(settings *config.Gate, e *engine.Engine, options *gate.Options) (*gate.Siteverify, error) {
 	challenge := &settings.Challenge
-	work, err := gate.NewProofOfWork(engine, challenge.MinBits, challenge.MaxBits)
+	work, err := gate.NewProofOfWork(e, challenge.MinBits, challenge.MaxBits)
 	if err != nil {
 		return nil, err
 	}

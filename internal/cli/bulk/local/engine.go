@@ -149,11 +149,11 @@ func OpenEmbedded(dir string, config bulk.Config, options webhook.Options, more 
 	}()
 	mux := bulk.NewMux()
 	mux.Handle(bulk.WebhookType, webhooks)
-	engine, err := engine.New(store, mux, config, append(more, engine.WithLogger(log))...)
+	e, err := engine.New(store, mux, config, append(more, engine.WithLogger(log))...)
 	if err != nil {
 		return nil, err
 	}
-	return &Embedded{Engine: engine, config: config, log: log, store: store, webhooks: webhooks}, nil
+	return &Embedded{Engine: e, config: config, log: log, store: store, webhooks: webhooks}, nil
 }
 
 // Open is OpenEmbedded as an opener.

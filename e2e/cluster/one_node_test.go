@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // The load runs on one node without a cluster, which is killed: so violations in the cluster tests
@@ -35,16 +34,16 @@ func TestLoadOnOneNode(t *testing.T) {
 	}
 }
 
-// A leader accepts the request that TestCutLeader builds by hand.
+// A leader accepts the request that TestIsolation builds by hand.
 func TestProduceDirectly(t *testing.T) {
 	c := newCluster(t, layout{nodes: 1, alone: true})
 	c.newTopic(topicName, 1, 1)
 	direct := c.directTo(1)
 	var acknowledged []string
 	for _, acks := range []int16{-1, 1} {
-		acknowledged = append(acknowledged, produceDirectly(t, acks, func() *kgo.Broker { return direct }))
+		acknowledged = append(acknowledged, produceDirectly(t, acks, direct))
 	}
-	checkAll(t, c, kadm.NewClient(c.connect()), "", acknowledged)
+	checkAll(t, c, kadm.NewClient(c.connect()), acknowledged)
 }
 
 // Changes of the topics of one node are linearizable.

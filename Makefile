@@ -21,6 +21,9 @@ ONLY ?= bulk,bulk-redis,topic,topic-cluster,room
 
 MODULE := github.com/sluice-project/sluice
 
+# Without its path in what is compiled, a new clone or worktree finds it in the build cache.
+export GOFLAGS := $(shell go env GOFLAGS) -trimpath
+
 # The build tags of tests that need more than Go. Each is passed where what it needs
 # is there: redis (redis-server or valkey-server), kcat, cluster (root and ip, for
 # network namespaces), proxies (nginx with its Lua, HAProxy, Caddy and Node.js), long (SLUICE_LONG=1 and time).
@@ -67,7 +70,7 @@ help: ## Print this list
 
 .PHONY: build
 build: ## Build the binary, bin/sluice
-	go build -trimpath -o $(BIN)/sluice ./cmd/sluice
+	go build -o $(BIN)/sluice ./cmd/sluice
 
 # The binary is built here first: within a test it would take minutes where nothing is
 # cached.

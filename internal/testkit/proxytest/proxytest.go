@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,8 +59,11 @@ func Start(t testing.TB, name, site, gate string) string {
 		"listen 80", "listen "+listen, "bind :80", "bind "+listen,
 		"http://shop.example.com {", "{\nadmin off\n}\nhttp://127.0.0.1:"+port+" {\nbind 127.0.0.1\n",
 	)
-	_, self, _, _ := runtime.Caller(0)
-	examples := filepath.Join(filepath.Dir(self), "../../../examples/proxies")
+	root, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/sluice-project/sluice").Output()
+	if err != nil {
+		t.Fatal("where the source is: ", err)
+	}
+	examples := filepath.Join(strings.TrimSpace(string(root)), "examples/proxies")
 	folder := t.TempDir()
 	for _, file := range proxies[name].files {
 		text, err := os.ReadFile(filepath.Join(examples, file))

@@ -5,5 +5,6 @@
 //
 // The tests need root, for the namespaces, and the build tag cluster; longer ones need the tag long
 // too. SLUICE_LONG=1 makes the runs longer, and SLUICE_CHAOS=10m sets the time of TestChaos. With
-// -report FILE a run's report is also written there as JSON.
+// -report FILE a run's report is also written there as JSON. With -from REVISION an upgrade begins
+// with another earlier version.
 package cluster

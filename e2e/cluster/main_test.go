@@ -18,7 +18,7 @@ var (
 	buildArgs = []string{"build", "-ldflags=-s"}
 
 	reportTo = flag.String("report", "", "file that the report of a run is written to, as JSON")
-	upgraded = flag.String("from", "", "binary of an earlier version, with which the nodes of TestPlannedStop begin; default: this version")
+	from     = flag.String("from", earlierRevision, "revision of the repository whose binary the nodes of TestPlannedStop begin with")
 	logsTo   = flag.String("logs", "", "folder that the nodes' logs are kept in")
 )
 

@@ -96,6 +96,8 @@ test-all: need-all lint ## Lint, and every test: race detector, all sizes, clust
 	@go test -race -vet=off -count=1 -tags $(ALL_TAGS) -p 3 -timeout 60m $(OTHERS)
 	go test -race -vet=off -count=1 -tags $(ALL_TAGS) -timeout 60m $(VIRTUAL)
 	$(MAKE) --no-print-directory --output-sync=line -j2 test-long test-beside
+	@git cat-file -e "$$(sed -n 's/^const earlierRevision = "\(.*\)"/\1/p' e2e/cluster/earlier_test.go)" 2>/dev/null || \
+		echo "no cluster was upgraded from an earlier version: get the history with git fetch --unshallow --tags"
 
 # The longer tests wait half of the time, and leave the processor to others. Nothing is vetted here: the
 # linters have done it.

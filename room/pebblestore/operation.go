@@ -22,7 +22,7 @@ const spillBytes = 1 << 20
 type operation struct {
 	s     *Store
 	rs    *roomState
-	terms *room.Terms
+	terms room.Terms
 	now   int64
 
 	batch   *pebble.Batch   // nil: nothing to write yet
@@ -39,7 +39,7 @@ type operation struct {
 
 // begin finds the room of an operation and locks it. The operation must be ended with commit or
 // cancel.
-func (s *Store) begin(ctx context.Context, terms *room.Terms) (*operation, error) {
+func (s *Store) begin(ctx context.Context, terms room.Terms) (*operation, error) {
 	rs, err := s.enter(ctx, terms.Room)
 	if err != nil {
 		return nil, err

@@ -186,13 +186,8 @@ func (m *operation) commit() error {
 	if len(batches) == 0 {
 		return nil
 	}
-	for _, batch := range batches {
-		if err := batch.SyncWait(); err != nil {
-			return m.s.broke(err)
-		}
-		if err := batch.Close(); err != nil {
-			return m.s.broke(err)
-		}
+	if err := m.s.await(batches); err != nil {
+		return m.s.broke(err)
 	}
 	raise(&rs.durable, m.after)
 	raise(&rs.eventsDurable, events)
@@ -202,6 +197,21 @@ func (m *operation) commit() error {
 			rs.lineOf(s).remove(s)
 		}
 		rs.mu.Unlock()
+	}
+	return nil
+}
+
+// await returns when batches are on disk, and closes them.
+func (s *Store) await(batches []*pebble.Batch) error {
+	s.syncing.Add(1)
+	defer s.syncing.Add(-1)
+	for _, batch := range batches {
+		if err := batch.SyncWait(); err != nil {
+			return err
+		}
+		if err := batch.Close(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -18,9 +18,10 @@ import (
 // startBare starts.
 const bareVariable = "SLUICE_BENCH_BARE"
 
-// BareProcess runs the process of the bare handler, and never returns there. In other processes it
-// does nothing.
+// BareProcess runs the process of the bare handler or of a floor, and never returns there. In other
+// processes it does nothing.
 func BareProcess() {
+	floorProcess()
 	size, address, found := strings.Cut(os.Getenv(bareVariable), ":")
 	if !found {
 		return
@@ -89,7 +90,10 @@ func (s *webServer) restart(ctx context.Context) error {
 }
 
 func (s *webServer) stop() error {
-	err := s.process.stop(syscall.SIGKILL)
+	var err error
+	if s.process != nil {
+		err = s.process.stop(syscall.SIGKILL)
+	}
 	if s.folder != "" {
 		err = errors.Join(err, removeAll(s.folder))
 	}

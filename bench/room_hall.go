@@ -4,17 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 )
 
 // Hall has several servers of a waiting room: sluice on both stores, a handler that does nothing,
-// and a table of tokens in PostgreSQL. All run at the same time and are measured in turns.
+// a table of tokens in PostgreSQL and, once they are open, the floors of both stores. All run at the
+// same time and are measured in turns.
 type Hall struct {
-	bare   *webServer
-	rooms  []*hallRoom
-	tokens *tokenTable
+	environment *Environment
+	bare        *webServer
+	floors      []*hallRoom
+	rooms       []*hallRoom
+	tokens      *tokenTable
 }
 
 type hallRoom struct {
@@ -29,7 +33,10 @@ const (
 	EmbeddedName = "sluice, embedded"
 	OnRedisName  = "sluice, Redis"
 	BareName     = "bare net/http handler"
-	TableName    = "PostgreSQL table"
+	// The floors: what net/http leaves to any waiting room.
+	FloorName      = "floor, embedded"
+	RedisFloorName = "floor, Redis"
+	TableName      = "PostgreSQL table"
 )
 
 // answerBytes is the approximate size of an answer to a waiting visitor.
@@ -45,7 +52,7 @@ type Served struct {
 
 // OpenHall starts all systems, with empty queues.
 func (e *Environment) OpenHall(ctx context.Context) (h *Hall, err error) {
-	h = &Hall{}
+	h = &Hall{environment: e}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close())
@@ -71,7 +78,7 @@ func (h *Hall) Close() error {
 	if h.bare != nil {
 		err = h.bare.stop()
 	}
-	for _, room := range h.rooms {
+	for _, room := range h.served() {
 		err = errors.Join(err, room.server.stop())
 	}
 	if h.tokens != nil {
@@ -79,6 +86,21 @@ func (h *Hall) Close() error {
 	}
 	return err
 }
+
+// OpenFloors starts the floors, in which as many visitors wait as in the rooms.
+func (h *Hall) OpenFloors(ctx context.Context) error {
+	for _, onRedis := range []bool{false, true} {
+		floor, err := h.environment.startFloor(ctx, onRedis, h.rooms[0].crowd.len())
+		if err != nil {
+			return err
+		}
+		h.floors = append(h.floors, floor)
+	}
+	return nil
+}
+
+// served returns the rooms, and the floors that are open.
+func (h *Hall) served() []*hallRoom { return append(slices.Clone(h.rooms), h.floors...) }
 
 // HallClients is the number of connections of a peak and of a steady rate: enough that the embedded
 // store, where a join waits for the disk, is never idle.
@@ -161,7 +183,7 @@ func (h *Hall) Positions(ctx context.Context, clients int, during time.Duration)
 }
 
 func (h *Hall) positions(ctx context.Context, l load) (all []Served, err error) {
-	for _, room := range h.rooms {
+	for _, room := range h.served() {
 		served, err := room.ask(ctx, l)
 		if err != nil {
 			return all, err
@@ -186,7 +208,7 @@ func (h *Hall) Joins(ctx context.Context, clients int, during time.Duration) ([]
 }
 
 func (h *Hall) joins(ctx context.Context, l load) (all []Served, err error) {
-	for _, room := range h.rooms {
+	for _, room := range h.served() {
 		served, err := room.enter(ctx, l)
 		if err != nil {
 			return all, err
@@ -254,7 +276,7 @@ func (h *Hall) AtHalf(ctx context.Context, peaks []Served, joins bool, during ti
 }
 
 func (h *Hall) room(name string) *hallRoom {
-	for _, room := range h.rooms {
+	for _, room := range h.served() {
 		if room.name == name {
 			return room
 		}

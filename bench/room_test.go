@@ -39,8 +39,11 @@ func namesOf(all []Served) string {
 
 func TestHall(t *testing.T) {
 	h := newHall(t, 500)
+	if err := h.OpenFloors(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	asked, err := h.Positions(t.Context(), 10, 200*time.Millisecond)
-	const everybody = "sluice, embedded; sluice, Redis; bare net/http handler; PostgreSQL table"
+	const everybody = "sluice, embedded; sluice, Redis; floor, embedded; floor, Redis; bare net/http handler; PostgreSQL table"
 	if err != nil || namesOf(asked) != everybody {
 		t.Fatalf("positions of %s: %v", namesOf(asked), err)
 	}
@@ -60,7 +63,7 @@ func TestHall(t *testing.T) {
 				calm[i].Rate = rate
 			}
 			half, err := h.AtHalf(t.Context(), calm, joins, 500*time.Millisecond)
-			if err == nil && (len(half) != 3 || float64(half[0].Records) < keptUp*rate/4 || float64(half[0].Records) > rate/4+1) {
+			if err == nil && (len(half) != 5 || float64(half[0].Records) < keptUp*rate/4 || float64(half[0].Records) > rate/4+1) {
 				t.Errorf("at half of %.0f/s for 0.5 s: %+v", rate, half)
 			}
 			return err
@@ -181,6 +184,19 @@ func TestReadAnswer(t *testing.T) {
 			t.Errorf("%q: error %v, want %q in it", test.in, err, test.err)
 		case test.err == "" && (err != nil || whole != test.whole || string(body) != test.body):
 			t.Errorf("%q: %q, %v, %v", test.in, body, whole, err)
+		}
+	}
+}
+
+// A floor knows its own tickets, and no others.
+func TestFloorTicket(t *testing.T) {
+	ticket := signTicket(7)
+	if number, err := readTicket(ticket); err != nil || number != 7 {
+		t.Errorf("visitor %d: %v", number, err)
+	}
+	for _, other := range []string{"", ticket[:len(ticket)-1], "A" + ticket[1:len(ticket)-1] + "A"} {
+		if number, err := readTicket(other); err == nil {
+			t.Errorf("the ticket %q is that of visitor %d", other, number)
 		}
 	}
 }

@@ -33,13 +33,16 @@ func knownHosts(names []string, next http.Handler) http.Handler {
 }
 
 func knownHost(names []string, host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+	if strings.Contains(host, ":") {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
 	}
 	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
-	if _, err := netip.ParseAddr(host); err == nil {
+	same := func(name string) bool { return strings.EqualFold(name, host) }
+	if host == "" || same("localhost") || slices.ContainsFunc(names, same) {
 		return true
 	}
-	same := func(name string) bool { return strings.EqualFold(name, host) }
-	return host == "" || same("localhost") || slices.ContainsFunc(names, same)
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }

@@ -1,11 +1,14 @@
 package ops
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -73,7 +76,7 @@ func (b *body) unread() bool {
 	return b.request.ProtoMajor == 1 && asked && !b.ended
 }
 
-// patientListener gives each write a deadline that rolls.
+// patientListener gives each write a deadline that rolls, and each connection a context.
 type patientListener struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -82,10 +85,47 @@ func (l patientListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &patientConn{conn}, nil
+	return &patientConn{Conn: conn}, nil
 }
 
-type patientConn struct{ net.Conn }
+// connectionKey is the key of a request's *patientConn in its context.
+type connectionKey struct{}
+
+// connected is http.Server.ConnContext: it returns the context of the requests on a connection, which ends with it.
+func connected(ctx context.Context, c net.Conn) context.Context {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	conn := c.(*patientConn)
+	ctx, conn.cancel = context.WithCancel(ctx)
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+type patientConn struct {
+	net.Conn
+	cancel context.CancelFunc // ends the context of its requests
+	ended  atomic.Bool
+}
+
+// end ends the context of the request in progress. No other follows on the connection.
+func (c *patientConn) end() {
+	c.ended.Store(true)
+	c.cancel()
+}
+
+// Read implements net.Conn.
+func (c *patientConn) Read(p []byte) (int, error) {
+	if c.ended.Load() {
+		return 0, io.EOF
+	}
+	return c.Conn.Read(p)
+}
+
+// Close implements net.Conn.
+func (c *patientConn) Close() error {
+	c.cancel()
+	return c.Conn.Close()
+}
 
 // Write implements net.Conn. A client that does not read is a timeout.
 func (c *patientConn) Write(p []byte) (written int, err error) {

@@ -22,16 +22,22 @@ type streams struct {
 }
 
 // wrap calls next with a context that stop ends if the answer is an event stream, and
-// with deadlines for what the client sends and reads.
+// with deadlines for what the client sends and reads. Requests that share no connection share
+// the context of theirs.
 func (s *streams) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		a := &reply{ResponseWriter: w, streams: s, cancel: cancel, multiplexed: r.ProtoMajor > 1}
-		// In a copy: the server decides by the type of its own request's body whether the
-		// connection can be used again.
-		r = r.WithContext(ctx)
+		a := &reply{ResponseWriter: w, streams: s, multiplexed: r.ProtoMajor > 1}
+		if conn, ok := r.Context().Value(connectionKey{}).(*patientConn); ok && !a.multiplexed {
+			a.cancel = conn.end
+		} else {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			a.cancel, r = cancel, r.WithContext(ctx)
+		}
 		if r.Body != nil && r.Body != http.NoBody {
+			// In a copy: the server decides by the type of its own request's body whether the
+			// connection can be used again.
+			r = r.WithContext(r.Context())
 			a.body = &body{ReadCloser: r.Body, control: http.NewResponseController(w), request: r, left: bodyGrace}
 			r.Body = a.body
 		}
@@ -85,6 +91,7 @@ func (s *streams) add(a *reply, set func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	set()
+	a.listed = true
 	if s.open == nil {
 		s.open = map[*reply]struct{}{}
 	}
@@ -94,18 +101,22 @@ func (s *streams) add(a *reply, set func()) {
 	}
 }
 
-func (s *streams) remove(stream *reply) {
+func (s *streams) remove(a *reply) {
+	if !a.listed {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.open, stream)
+	delete(s.open, a)
 }
 
 // reply is the writer of one answer. It detects an event stream by its content type.
 type reply struct {
 	http.ResponseWriter
 	streams *streams
-	cancel  context.CancelFunc
-	body    *body // nil if the request has none
+	cancel  context.CancelFunc // ends the request's context
+	listed  bool               // streams has it
+	body    *body              // nil if the request has none
 	began   bool
 	status  int  // of the answer; 0: none was sent
 	handled bool // the handler has returned

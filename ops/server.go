@@ -173,6 +173,7 @@ func (s *Server) Start(ctx context.Context) error {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return requests },
+		ConnContext:       connected,
 		ErrorLog:          log.New(errorLog{s.options.Logger}, "", 0),
 	}
 	s.group.Go("serve", func(context.Context) error {

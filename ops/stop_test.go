@@ -196,3 +196,32 @@ func TestStoppingIsNotReady(t *testing.T) {
 		t.Fatalf("failing: %v, want the server, since it is stopping", failing)
 	}
 }
+
+// A connection whose request was ended serves no other.
+func TestNothingFollowsARequestThatWasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(Options{Logger: quiet()})
+		s.mux.HandleFunc("/ended", func(w http.ResponseWriter, r *http.Request) {
+			w.(*reply).cancel()
+			<-r.Context().Done()
+			_, _ = io.WriteString(w, "ended")
+		})
+		conn, err := startInMemory(t, s).Transport.(*http.Transport).DialContext(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "GET /ended HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if answer, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(answer), "ended") {
+			t.Errorf("%q, %v", answer, err)
+		}
+		if time.Since(began) > 0 {
+			t.Error("the connection was kept for another request")
+		}
+		if _, err := stop(t, s, time.Minute); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -60,7 +60,7 @@ func fill(b *testing.B, s *Store, terms room.Terms, keys bool) {
 	b.Helper()
 	h := s.roomState("shop")
 	for n := int64(1); n <= million; {
-		m := &operation{s: s, rs: h, terms: &terms, now: s.clock.now()}
+		m := &operation{s: s, rs: h, terms: terms, now: s.clock.now()}
 		s.running.Add(1)
 		h.mu.Lock()
 		for range 1000 {

@@ -10,7 +10,7 @@ import (
 // call calls visitors from the front of the line, as many as the terms allow, and
 // skips those that have been silent. It reports whether it stopped before that.
 func (m *operation) call(expiring bool) (more bool) {
-	rs, t := m.rs, m.terms
+	rs, t := m.rs, &m.terms
 	calls, batch := t.Callable(m.now, rs.actives.len(), rs.counts.batch, expiring)
 	m.setBatch(batch)
 	if calls <= 0 {
@@ -103,7 +103,7 @@ func (m *operation) slide(g *activeVisitor) {
 
 // Renew implements room.Store.
 func (s *Store) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer) (place room.Place, err error) {
-	m, err := s.begin(ctx, &terms)
+	m, err := s.begin(ctx, terms)
 	if err != nil {
 		return room.Place{}, err
 	}
@@ -134,7 +134,7 @@ func (s *Store) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer)
 // Clear implements room.Store. It writes more than spillBytes in steps, under the room's
 // lock.
 func (s *Store) Clear(ctx context.Context, terms room.Terms) error {
-	m, err := s.begin(ctx, &terms)
+	m, err := s.begin(ctx, terms)
 	if err != nil {
 		return err
 	}

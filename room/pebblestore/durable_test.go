@@ -73,6 +73,35 @@ func TestThatAKeyHasNoPlaceIsToldWhenItIsDurable(t *testing.T) {
 	})
 }
 
+// After an fsync that many wait for, the next one is put off until more share it; after one that few
+// wait for it follows at once.
+func TestACrowdSharesFsyncs(t *testing.T) {
+	for entering, putOff := range map[int]bool{2: false, 100: true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newSlowShop(t)
+			release := c.disk.hold()
+			var all []chan room.Place
+			for range entering {
+				all = append(all, c.begin(func() room.Place {
+					p, err := c.s.Enter(ctx, c.terms, room.Arrival{})
+					if err != nil {
+						t.Error(err)
+					}
+					return p
+				}))
+			}
+			release()
+			synctest.Wait()
+			if len(all[0]) == 0 || (len(all[entering-1]) == 0) != putOff {
+				t.Errorf("of %d who enter, the first is told %t, the last %t", entering, len(all[0]) > 0, len(all[entering-1]) > 0)
+			}
+			for _, told := range all {
+				<-told
+			}
+		})
+	}
+}
+
 // A clock that is set forward, and corrected while the store is closed, makes no visit longer, and
 // delays no batch.
 func TestClockSetForwardAndCorrected(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // Expire implements room.Store. It takes active visitors in the order of their ends, and
 // waiting ones by the buckets of silence.go.
 func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
-	m, err := s.begin(ctx, &terms)
+	m, err := s.begin(ctx, terms)
 	if err != nil {
 		return room.Due{}, err
 	}

@@ -22,7 +22,7 @@ const spillBytes = 1 << 20
 type operation struct {
 	s     *Store
 	rs    *roomState
-	terms *room.Terms
+	terms room.Terms
 	now   int64
 
 	batch   *pebble.Batch   // nil: nothing to write yet
@@ -39,7 +39,7 @@ type operation struct {
 
 // begin finds the room of an operation and locks it. The operation must be ended with commit or
 // cancel.
-func (s *Store) begin(ctx context.Context, terms *room.Terms) (*operation, error) {
+func (s *Store) begin(ctx context.Context, terms room.Terms) (*operation, error) {
 	rs, err := s.enter(ctx, terms.Room)
 	if err != nil {
 		return nil, err
@@ -186,13 +186,8 @@ func (m *operation) commit() error {
 	if len(batches) == 0 {
 		return nil
 	}
-	for _, batch := range batches {
-		if err := batch.SyncWait(); err != nil {
-			return m.s.broke(err)
-		}
-		if err := batch.Close(); err != nil {
-			return m.s.broke(err)
-		}
+	if err := m.s.await(batches); err != nil {
+		return m.s.broke(err)
 	}
 	raise(&rs.durable, m.after)
 	raise(&rs.eventsDurable, events)
@@ -202,6 +197,21 @@ func (m *operation) commit() error {
 			rs.lineOf(s).remove(s)
 		}
 		rs.mu.Unlock()
+	}
+	return nil
+}
+
+// await returns when batches are on disk, and closes them.
+func (s *Store) await(batches []*pebble.Batch) error {
+	s.syncing.Add(1)
+	defer s.syncing.Add(-1)
+	for _, batch := range batches {
+		if err := batch.SyncWait(); err != nil {
+			return err
+		}
+		if err := batch.Close(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

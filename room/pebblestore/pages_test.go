@@ -49,7 +49,7 @@ func arriveMany(t *testing.T, s *Store, terms room.Terms, visitors int) {
 	h := s.roomState("shop")
 	s.running.Add(1)
 	h.mu.Lock()
-	m := &operation{s: s, rs: h, terms: &terms, now: s.clock.now()}
+	m := &operation{s: s, rs: h, terms: terms, now: s.clock.now()}
 	for range visitors {
 		var arrival room.Arrival
 		if n := h.counts.number + 1; n%3 == 0 {

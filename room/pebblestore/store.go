@@ -50,6 +50,8 @@ type Store struct {
 	owners   map[string]ownership
 
 	broken atomic.Pointer[error] // the reason, once memory and disk differ
+
+	syncing atomic.Int64 // operations that wait for the disk
 }
 
 var _ room.Store = (*Store)(nil)
@@ -60,20 +62,37 @@ var ErrInUse = pebblekv.ErrInUse
 // Open opens the store in a directory, and creates it if there is none.
 func Open(dir string, options Options) (*Store, error) {
 	options.FS = cmp.Or(options.FS, vfs.Default)
-	// The store reads from its own memory.
-	db, err := pebblekv.Open(dir, options.Logger, pebble.Options{FS: options.FS, CacheSize: 16 << 20, MemTableSize: 8 << 20})
-	if err != nil {
-		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
-	}
 	s := &Store{
-		db:    db,
 		disk:  pebblekv.NewDisk(options.FS, dir, options.DiskReserve, room.ErrFull),
 		rooms: map[string]*roomState{}, owners: map[string]ownership{},
 	}
+	var err error
+	// The store reads from its own memory.
+	s.db, err = pebblekv.Open(dir, options.Logger, pebble.Options{
+		FS: options.FS, CacheSize: 16 << 20, MemTableSize: 8 << 20, WALMinSyncInterval: s.syncPause,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the store in %s: %w", dir, err)
+	}
 	if err := s.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
+		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), s.db.Close())
 	}
 	return s, nil
+}
+
+// syncCrowd is how many operations wait for the disk when its next fsync is put off for syncDelay, so that more share it:
+// an fsync costs the processor as much as several joins.
+const (
+	syncCrowd = 32
+	syncDelay = 500 * time.Microsecond
+)
+
+// syncPause returns how long to wait from one fsync to the next.
+func (s *Store) syncPause() time.Duration {
+	if s.syncing.Load() < syncCrowd {
+		return 0
+	}
+	return syncDelay
 }
 
 // Close writes the exact ends of sliding passes, waits for writes in progress, and closes

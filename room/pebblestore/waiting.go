@@ -8,7 +8,7 @@ import (
 
 // Enter implements room.Store.
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
-	m, err := s.begin(ctx, &terms)
+	m, err := s.begin(ctx, terms)
 	if err != nil {
 		return room.Place{}, err
 	}
@@ -68,7 +68,7 @@ func (m *operation) arrive(arrival room.Arrival) int64 {
 
 // Ask implements room.Store.
 func (s *Store) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer, claim bool) ([]room.Place, error) {
-	m, err := s.begin(ctx, &terms)
+	m, err := s.begin(ctx, terms)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (m *operation) ask(number int64, claim bool) room.Place {
 
 // Leave implements room.Store.
 func (s *Store) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer, reason room.Reason) (room.Place, error) {
-	m, err := s.begin(ctx, &terms)
+	m, err := s.begin(ctx, terms)
 	if err != nil {
 		return room.Place{}, err
 	}
@@ -136,7 +136,7 @@ func slotFor(reason room.Reason) slot {
 
 // Find implements room.Store.
 func (s *Store) Find(ctx context.Context, terms room.Terms, key room.Key) (int64, error) {
-	m, err := s.begin(ctx, &terms)
+	m, err := s.begin(ctx, terms)
 	if err != nil {
 		return 0, err
 	}

@@ -20,33 +20,36 @@ func gated(gate <-chan error) (*gather[string, int, int], *[][]int) {
 }
 
 // Calls that come while one is in progress are made together, in their order and at most maxGathered
-// at once; each caller gets its own result, though another has left.
+// at once, those with other terms apart; each caller gets its own result, though another has left.
 func TestGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan error)
 		g, calls := gated(gate)
 		ctx, leave := context.WithCancel(t.Context())
-		errs := make([]error, 2+maxGathered)
+		errs := make([]error, 3+maxGathered)
 		for i := range errs {
 			go func() {
-				of := t.Context()
-				if i == 2 {
+				of, terms := t.Context(), "old"
+				switch i {
+				case 2:
 					of = ctx
+				case len(errs) - 1:
+					terms = "new"
 				}
 				var out int
-				if out, errs[i] = g.do(of, "shop", i); errs[i] == nil && out != i {
+				if out, errs[i] = g.do(of, "shop", terms, i); errs[i] == nil && out != i {
 					t.Errorf("%d got the result of %d", i, out)
 				}
 			}()
 			synctest.Wait()
 		}
 		leave()
-		for range 3 {
+		for range 4 {
 			gate <- nil
 			synctest.Wait()
 		}
 		g.close()
-		want := [][]int{{0}, nil, {maxGathered + 1}}
+		want := [][]int{{0}, nil, {maxGathered + 1}, {maxGathered + 2}}
 		for i := range maxGathered {
 			want[1] = append(want[1], i+1)
 		}
@@ -58,13 +61,13 @@ func TestGather(t *testing.T) {
 				t.Errorf("%d got %v", i, err)
 			}
 		}
-		if _, err := g.do(t.Context(), "shop", 1); !errors.Is(err, room.ErrClosed) {
+		if _, err := g.do(t.Context(), "shop", "old", 1); !errors.Is(err, room.ErrClosed) {
 			t.Errorf("a call after the end got %v", err)
 		}
 	})
 }
 
-// While calls fail, nobody who waits makes another; calls with other keys are not affected.
+// While calls fail, nobody who waits for the same room makes another.
 func TestGatherFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan error)
@@ -72,7 +75,7 @@ func TestGatherFails(t *testing.T) {
 		failed, down := make(chan error, 3*maxGathered), errors.New("down")
 		for i := range cap(failed) {
 			go func() {
-				_, err := g.do(t.Context(), "shop", i)
+				_, err := g.do(t.Context(), "shop", "old", i)
 				failed <- err
 			}()
 		}
@@ -84,7 +87,7 @@ func TestGatherFails(t *testing.T) {
 			}
 		}
 		go func() { gate <- nil }()
-		if _, err := g.do(t.Context(), "shop", 1); err != nil || len(*calls) != 2 {
+		if _, err := g.do(t.Context(), "shop", "old", 1); err != nil || len(*calls) != 2 {
 			t.Errorf("later there is %v after %d calls", err, len(*calls))
 		}
 		g.close()

@@ -60,7 +60,7 @@ type entered struct {
 
 // Enter implements room.Store.
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
-	one, err := s.entering.do(ctx, terms, arrival)
+	one, err := s.entering.do(ctx, terms.Room, terms, arrival)
 	if err != nil {
 		return room.Place{}, err
 	}
@@ -112,7 +112,7 @@ func (s *Store) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer
 	if len(bearers) != 1 {
 		return s.askAll(ctx, asking{terms, claim}, bearers)
 	}
-	place, err := s.asking.do(ctx, asking{terms, claim}, bearers[0])
+	place, err := s.asking.do(ctx, terms.Room, asking{terms, claim}, bearers[0])
 	if err != nil {
 		return nil, err
 	}

@@ -90,8 +90,11 @@ func addPositions(found *results, waiting, clients int, asked []bench.Served) {
 	}
 }
 
-// takeHallLoads measures joins and positions at the peak, and at half of it.
+// takeHallLoads measures joins and positions at the peak, and at half of it, those of the floors too.
 func takeHallLoads(ctx context.Context, hall *bench.Hall, found *results) error {
+	if err := hall.OpenFloors(ctx); err != nil {
+		return err
+	}
 	for _, joins := range []bool{true, false} {
 		what := "Positions"
 		measure := func() ([]bench.Served, error) { return hall.Positions(ctx, bench.HallClients, peakFor) }

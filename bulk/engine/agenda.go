@@ -141,14 +141,17 @@ func (g *agenda) reduceAgain(failed []*bulk.Unfinished) {
 
 // advance calls f for each of some actions, or of their steps, some concurrently. It ignores
 // those that another instance has advanced in the meantime. It returns those that failed for
-// now, which it logs, and an error that the loop cannot continue after.
-func advance[T any](e *Engine, loop string, items []T, f func(T) error) (failed []T, err error) {
+// now, which it logs, and an error that the loop cannot continue after. When ctx ends it begins no other.
+func advance[T any](ctx context.Context, e *Engine, loop string, items []T, f func(T) error) (failed []T, err error) {
 	var group errgroup.Group
 	errs := make([]error, len(items))
 	var begun atomic.Int64
 	for range min(maxConcurrent, len(items)) { // each does many: its stack has grown by then
 		group.Go(func() error {
 			for i := begun.Add(1) - 1; i < int64(len(items)); i = begun.Add(1) - 1 {
+				if err := ctx.Err(); err != nil { // a hundred thousand take longer than a loop has to stop
+					return err
+				}
 				err := f(items[i])
 				var refused *bulk.TransitionError
 				switch {

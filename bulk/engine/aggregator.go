@@ -28,6 +28,9 @@ func (e *Engine) aggregator(ctx context.Context) error {
 		if err != nil && !retriable(err) {
 			return err
 		}
+		if ctx.Err() != nil { // what it has interrupted did not fail
+			return ctx.Err()
+		}
 		if !lifecycle.Sleep(ctx, nil, max(reduceInterval/10, backoff.after(e.log, "aggregate", err))) || !lifecycle.Sleep(ctx, e.aggregate, reduceInterval) {
 			return ctx.Err()
 		}
@@ -38,7 +41,7 @@ func (e *Engine) aggregateOnce(ctx context.Context) error {
 	if err := e.notice(ctx); err != nil {
 		return err
 	}
-	failed, err := advance(e, "aggregate", e.agenda.takeReducible(), func(a *bulk.Unfinished) error { return e.reduce(ctx, *a) })
+	failed, err := advance(ctx, e, "aggregate", e.agenda.takeReducible(), func(a *bulk.Unfinished) error { return e.reduce(ctx, *a) })
 	e.agenda.reduceAgain(failed)
 	return err
 }

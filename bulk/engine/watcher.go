@@ -42,6 +42,9 @@ func (e *Engine) watcher(ctx context.Context) error {
 		if err != nil && !retriable(err) {
 			return err
 		}
+		if ctx.Err() != nil { // what it has interrupted did not fail
+			return ctx.Err()
+		}
 		// A run over very many actions takes long: the watcher may use a fifth of the time.
 		pause := max(min(max(watchPause, 4*time.Since(began)), watchPauseMax), backoff.after(e.log, "watch", err))
 		if !lifecycle.Sleep(ctx, nil, pause) || !lifecycle.Sleep(ctx, e.watch, watchInterval) {
@@ -59,7 +62,7 @@ func (e *Engine) watchOnce(ctx context.Context) error {
 	if len(due) == 0 {
 		return nil
 	}
-	failed, err := advance(e, "watch", due, func(s *step) error {
+	failed, err := advance(ctx, e, "watch", due, func(s *step) error {
 		_, err := e.apply(ctx, s.action, bulk.Transition{Kind: s.kind, Total: bulk.AtEnd})
 		return err
 	})
@@ -117,7 +120,7 @@ func (e *Engine) forgetOld(ctx context.Context, now time.Time) error {
 				old = append(old, a.ID)
 			}
 		}
-		failed, err := advance(e, "forget", old, func(id string) error {
+		failed, err := advance(ctx, e, "forget", old, func(id string) error {
 			_, err := e.store.Transition(ctx, id, bulk.Transition{Kind: bulk.Forget})
 			return err
 		})

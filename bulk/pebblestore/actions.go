@@ -161,8 +161,8 @@ func (s *Store) refuseAppend(id string) error {
 
 // Action implements bulk.Store.
 func (s *Store) Action(_ context.Context, id string) (bulk.Action, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.reads.Lock()
+	defer s.reads.Unlock()
 	if s.state != nil {
 		return bulk.Action{}, s.state
 	}
@@ -207,12 +207,14 @@ func (s *Store) Changes(ctx context.Context, most int) (c bulk.Changes, err erro
 
 // Transition implements bulk.Store.
 func (s *Store) Transition(_ context.Context, id string, transition bulk.Transition) (moved bulk.Action, err error) {
-	s.mu.Lock()
-	a := s.find(id)
-	s.mu.Unlock()
-	if a != nil && (transition.Kind == bulk.Seal || transition.Kind == bulk.Cancel) {
-		a.upload.Lock()
-		defer a.upload.Unlock()
+	if transition.Kind == bulk.Seal || transition.Kind == bulk.Cancel {
+		s.reads.Lock()
+		a := s.find(id)
+		s.reads.Unlock()
+		if a != nil {
+			a.upload.Lock()
+			defer a.upload.Unlock()
+		}
 	}
 	err = s.do(func(c *call) error {
 		number, err := s.lookup(id)

@@ -24,7 +24,8 @@
 //   - If a write fails, memory is ahead of the disk: the store is broken, and every call
 //     returns ErrBroken until it is opened again.
 //   - Lock order: action.upload or backlog.mu, then Store.mu, then pages.mu. Store.mu is held for
-//     holdMost jobs or actions at a time.
+//     holdMost jobs or actions at a time. Operations take turns for Store.mu; reads lock Store.reads,
+//     which an operation holds in its turn, so that they wait for one operation at most.
 //   - Events returns only events that are known to be on disk.
 //   - The window in which the store is opened may allow fewer attempts than its
 //     limits: if any were started in it before, it allows none.

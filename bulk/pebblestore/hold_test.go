@@ -15,14 +15,14 @@ import (
 
 // watchedLock remembers the most jobs or actions that moved on during one hold of Store.mu.
 type watchedLock struct {
-	sync.Mutex
+	sync.Locker
 	s      *Store
 	before [5]int
 	most   int
 }
 
 func (l *watchedLock) Lock() {
-	l.Mutex.Lock()
+	l.Locker.Lock()
 	l.before = l.count()
 }
 
@@ -30,7 +30,7 @@ func (l *watchedLock) Unlock() {
 	for i, now := range l.count() {
 		l.most = max(l.most, now-l.before[i], l.before[i]-now)
 	}
-	l.Mutex.Unlock()
+	l.Locker.Unlock()
 }
 
 // count counts what Fetch, Admit, Lease, Settle and Changes move on.
@@ -54,7 +54,7 @@ func TestHoldsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	lock := &watchedLock{s: s}
+	lock := &watchedLock{Locker: s.mu, s: s}
 	s.mu = lock
 	for i := range actions {
 		if err := waitSmall(s, i, fmt.Sprint("tenant-", i)); err != nil {
@@ -99,4 +99,67 @@ func TestHoldsAreBounded(t *testing.T) {
 	if len(jobs) != actions {
 		t.Errorf("%d jobs ran, want %d", len(jobs), actions)
 	}
+}
+
+// countedLock counts how often Store.mu is locked.
+type countedLock struct {
+	sync.Locker
+	locked int
+}
+
+func (l *countedLock) Lock() {
+	l.Locker.Lock()
+	l.locked++
+}
+
+// TestReadsWaitForOneOperation: operations take turns for what reads lock, and reads take no turns with them.
+func TestReadsWaitForOneOperation(t *testing.T) {
+	s := openBench(t, bulk.Config{RequestsPerSecond: -1})
+	ctx := context.Background()
+	for i := range 3 {
+		if err := waitSmall(s, i, "tenant"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Transition(ctx, "a2", bulk.Transition{Kind: bulk.Cancel}); err != nil {
+		t.Fatal(err)
+	}
+	lock := &countedLock{Locker: s.mu}
+	s.mu = lock
+	for name, read := range map[string]func() error{
+		"an action":          func() error { _, err := s.Action(ctx, "a0"); return err },
+		"a finished one":     func() error { _, err := s.Action(ctx, "a2"); return err },
+		"a list":             func() error { _, err := s.Actions(ctx, bulk.ActionFilter{}); return err },
+		"a page":             func() error { _, err := s.Actions(ctx, bulk.ActionFilter{After: "a0", Limit: 1}); return err },
+		"unfinished actions": func() error { _, err := s.Actions(ctx, bulk.ActionFilter{Unfinished: true}); return err },
+		"one by number":      func() error { _, err := s.Actions(ctx, bulk.ActionFilter{Number: 1}); return err },
+		"a job":              func() error { _, err := s.Job(ctx, "a0", 0); return err },
+		"dead letters":       func() error { _, err := s.DeadLetters(ctx, "a0", 0, 1); return err },
+		"settings":           func() error { _, err := s.Settings(ctx); return err },
+	} {
+		if err := read(); err != nil || lock.locked > 0 {
+			t.Errorf("%s: %v, and %d turns among operations, want none", name, err, lock.locked)
+		}
+		lock.locked = 0
+	}
+	turns := lock.Locker.(*inTurn)
+	free := func() [2]bool { return [2]bool{tryLock(&turns.turn), tryLock(&s.reads)} }
+	lock.Lock()
+	if got := free(); got != [2]bool{} {
+		t.Errorf("beside an operation, its turn and the lock of reads are free: %v", got)
+	}
+	lock.Unlock()
+	turns.turn.Lock() // others that wait are here
+	defer turns.turn.Unlock()
+	if got := free(); got != [2]bool{false, true} {
+		t.Errorf("between operations, their turn and the lock of reads are free: %v", got)
+	}
+}
+
+func tryLock(m *sync.Mutex) bool {
+	free := m.TryLock()
+	if free {
+		m.Unlock()
+	}
+	return free
 }

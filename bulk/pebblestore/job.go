@@ -16,9 +16,9 @@ func (s *Store) Job(_ context.Context, id string, index int64) (state bulk.JobSt
 		return state, err
 	}
 	defer done()
-	s.mu.Lock()
+	s.reads.Lock()
 	state, canceled, err := s.presentJob(id, index)
-	s.mu.Unlock()
+	s.reads.Unlock()
 	if err != nil || state.State != "" {
 		return state, err
 	}
@@ -27,7 +27,7 @@ func (s *Store) Job(_ context.Context, id string, index int64) (state bulk.JobSt
 }
 
 // presentJob returns the state of a job, and whether its action was canceled. The state is empty
-// if the job has ended. s.mu must be held.
+// if the job has ended. s.reads must be held.
 func (s *Store) presentJob(id string, index int64) (state bulk.JobState, canceled bool, err error) {
 	number, err := s.lookup(id)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -13,6 +14,25 @@ import (
 // holdMost is how many jobs or actions an operation looks at while it holds s.mu. Larger ones are
 // cut, so that calls that read one action do not wait for them.
 const holdMost = 256
+
+// inTurn is a mutex that is locked in turn: of those that lock it only one waits for the mutex below, so
+// that whoever locks that one alone, to read, waits for one operation and not for all that wait.
+type inTurn struct {
+	turn sync.Mutex
+	then *sync.Mutex
+}
+
+// Lock implements sync.Locker.
+func (l *inTurn) Lock() {
+	l.turn.Lock()
+	l.then.Lock()
+}
+
+// Unlock implements sync.Locker. A reader is woken before the next operation.
+func (l *inTurn) Unlock() {
+	l.then.Unlock()
+	l.turn.Unlock()
+}
 
 // do runs one operation: f decides and changes memory under the lock, and its writes are
 // durable when do returns. If f returns an error, it must have changed nothing.

@@ -11,25 +11,26 @@ import (
 	"github.com/sluice-project/sluice/internal/pebblekv"
 )
 
-// Actions implements bulk.Store. It holds s.mu for some actions at a time, so that a long list
-// delays no other call.
+// Actions implements bulk.Store. It holds s.reads for some actions at a time, so that a long list
+// delays no other call, and reads no more of them than a page without a filter has.
 func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions []bulk.Action, err error) {
-	done, err := s.hold()
+	var done func()
+	first := uint64(0)
+	if filter.After == "" {
+		done, err = s.hold()
+	} else {
+		first, done, err = s.holdAction(filter.After)
+		first++
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	first := uint64(0)
-	if filter.After != "" {
-		s.mu.Lock()
-		first, err = s.lookup(filter.After)
-		s.mu.Unlock()
-		if err != nil {
-			return nil, err
-		}
-		first++
-	}
 	q := search{ActionFilter: filter, store: s, marks: filter.Marks()}
+	some := holdMost
+	if filter.Limit > 0 && len(q.marks) == 0 && filter.Status == "" {
+		some = min(some, filter.Limit)
+	}
 	take := func(l *listed) (bool, error) {
 		if err := ctx.Err(); err != nil {
 			return false, err
@@ -38,9 +39,9 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 	}
 	switch {
 	case filter.Number > 0:
-		s.mu.Lock()
+		s.reads.Lock()
 		record, err := s.present(filter.Number)
-		s.mu.Unlock()
+		s.reads.Unlock()
 		switch {
 		case errors.Is(err, bulk.ErrNotFound) || err == nil && !filter.Matches(&record):
 			return nil, nil
@@ -49,9 +50,9 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 		}
 		return []bulk.Action{record}, nil
 	case filter.Unfinished:
-		err = s.eachLive(first, take)
+		err = s.eachLive(first, some, take)
 	default:
-		err = s.each(first, take)
+		err = s.each(first, some, take)
 	}
 	return q.found, err
 }
@@ -115,13 +116,13 @@ type listed struct {
 }
 
 // eachLive calls f for the unfinished actions from a number on, in order, until
-// it returns false.
-func (s *Store) eachLive(first uint64, f func(*listed) (bool, error)) error {
+// it returns false. It reads some at a time.
+func (s *Store) eachLive(first uint64, some int, f func(*listed) (bool, error)) error {
 	for {
-		page := make([]listed, 0, holdMost)
+		page := make([]listed, 0, some)
 		err := pebblekv.Scan(s.db, numberKey(keyLive, first), []byte{keyLive + 1}, func(key, _ []byte) (bool, error) {
 			page = append(page, listed{number: binary.BigEndian.Uint64(key[1:])})
-			return len(page) < holdMost, nil
+			return len(page) < some, nil
 		})
 		if err != nil {
 			return err
@@ -135,20 +136,20 @@ func (s *Store) eachLive(first uint64, f func(*listed) (bool, error)) error {
 				return err
 			}
 		}
-		if len(page) < holdMost {
+		if len(page) < some {
 			return nil
 		}
 		first = page[len(page)-1].number + 1
 	}
 }
 
-// each calls f for the actions from a number on, in order, until it returns false.
-func (s *Store) each(first uint64, f func(*listed) (bool, error)) error {
+// each calls f for the actions from a number on, in order, until it returns false. It reads some at a time.
+func (s *Store) each(first uint64, some int, f func(*listed) (bool, error)) error {
 	for {
 		var page []listed
 		err := pebblekv.Scan(s.db, numberKey(keyAction, first), []byte{keyAction + 1}, func(key, value []byte) (bool, error) {
 			page = append(page, listed{number: binary.BigEndian.Uint64(key[1:]), value: slices.Clone(value)})
-			return len(page) < holdMost, nil
+			return len(page) < some, nil
 		})
 		if err != nil {
 			return err
@@ -159,7 +160,7 @@ func (s *Store) each(first uint64, f func(*listed) (bool, error)) error {
 				return err
 			}
 		}
-		if len(page) < holdMost {
+		if len(page) < some {
 			return nil
 		}
 		first = page[len(page)-1].number + 1
@@ -168,8 +169,8 @@ func (s *Store) each(first uint64, f func(*listed) (bool, error)) error {
 
 // enliven sets the records of those actions that are in memory: the unfinished ones.
 func (s *Store) enliven(page []listed) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.reads.Lock()
+	defer s.reads.Unlock()
 	for i := range page {
 		if a := s.actions[page[i].number]; a != nil {
 			page[i].live, page[i].record = true, a.record

@@ -49,17 +49,16 @@ func decodeOutcomes(to []bulk.Outcome, value []byte) ([]bulk.Outcome, bool) {
 
 // holdAction is hold for a call that reads one action: it returns the action's number.
 func (s *Store) holdAction(id string) (number uint64, done func(), err error) {
-	if done, err = s.hold(); err != nil {
+	s.reads.Lock()
+	defer s.reads.Unlock()
+	if s.state != nil {
+		return 0, nil, s.state
+	}
+	if number, err = s.lookup(id); err != nil {
 		return 0, nil, err
 	}
-	s.mu.Lock()
-	number, err = s.lookup(id)
-	s.mu.Unlock()
-	if err != nil {
-		done()
-		return 0, nil, err
-	}
-	return number, done, nil
+	s.running.Add(1)
+	return number, s.running.Done, nil
 }
 
 // Outcomes implements bulk.Store.

@@ -94,8 +94,8 @@ func (s *Store) adopt(change bulk.SettingsChange) {
 
 // Settings implements bulk.Store.
 func (s *Store) Settings(context.Context) (bulk.Settings, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.reads.Lock()
+	defer s.reads.Unlock()
 	settings := s.settings
 	settings.Tenants = maps.Clone(settings.Tenants)
 	settings.Targets = maps.Clone(settings.Targets)

@@ -39,8 +39,9 @@ type Store struct {
 	disk   *pebblekv.Disk
 	pages  *pages
 
-	running  sync.WaitGroup // calls that use the database; entered with mu held
-	mu       sync.Locker    // a mutex; see holdMost
+	running  sync.WaitGroup // calls that use the database; entered with reads held
+	mu       sync.Locker    // what operations hold: reads, in turn; see holdMost
+	reads    sync.Mutex     // what is held to read
 	state    error          // nil, ErrClosed or ErrBroken with its cause
 	secret   []byte
 	number   uint64
@@ -104,7 +105,6 @@ func Open(dir string, options Options) (*Store, error) {
 	}
 	s := &Store{
 		db:       db,
-		mu:       new(sync.Mutex),
 		config:   config,
 		disk:     pebblekv.NewDisk(options.FS, dir, options.DiskReserve, bulk.ErrFull),
 		pages:    newPages(db),
@@ -122,6 +122,7 @@ func Open(dir string, options Options) (*Store, error) {
 		holds:    map[*job][]hold{},
 		holdings: map[bulk.Holder]*holding{},
 	}
+	s.mu = &inTurn{then: &s.reads}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the store in %s: %w", dir, err), db.Close())
 	}
@@ -166,8 +167,8 @@ func (s *Store) Checkpoint(_ context.Context, dir string) error {
 
 // hold keeps the database open until done is called, for use without s.mu.
 func (s *Store) hold() (done func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.reads.Lock()
+	defer s.reads.Unlock()
 	if s.state != nil {
 		return nil, s.state
 	}

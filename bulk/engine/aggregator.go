@@ -28,9 +28,6 @@ func (e *Engine) aggregator(ctx context.Context) error {
 		if err != nil && !retriable(err) {
 			return err
 		}
-		if ctx.Err() != nil { // what it has interrupted did not fail
-			return ctx.Err()
-		}
 		if !lifecycle.Sleep(ctx, nil, max(reduceInterval/10, backoff.after(e.log, "aggregate", err))) || !lifecycle.Sleep(ctx, e.aggregate, reduceInterval) {
 			return ctx.Err()
 		}

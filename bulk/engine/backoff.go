@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -25,7 +27,8 @@ type backoff struct {
 }
 
 // after records the result of one iteration of a loop and returns how long to pause: 0 after
-// a success. It logs the first failure, one failure a minute, and the recovery.
+// a success. It logs the first failure, one failure a minute, and the recovery, but not that
+// the iteration was interrupted.
 func (t *backoff) after(log *slog.Logger, loop string, err error, args ...any) time.Duration {
 	now := time.Now()
 	if err == nil {
@@ -34,6 +37,9 @@ func (t *backoff) after(log *slog.Logger, loop string, err error, args ...any) t
 			*t = backoff{}
 		}
 		return 0
+	}
+	if errors.Is(err, context.Canceled) {
+		return backoffBase
 	}
 	if t.failed == 0 {
 		t.since = now

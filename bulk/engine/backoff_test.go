@@ -2,7 +2,9 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,7 +13,8 @@ import (
 )
 
 // TestBackoff checks that a loop whose store fails pauses longer each time, up to a bound,
-// and logs the failure once a minute; and that it logs the recovery once, without a pause.
+// and logs the failure once a minute; that it logs the recovery once, without a pause; and that an
+// iteration that was interrupted is no failure.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
@@ -19,6 +22,9 @@ func TestBackoff(t *testing.T) {
 		var loop backoff
 		if pause := loop.after(log, "fetch", nil); pause != 0 || text.Len() > 0 {
 			t.Errorf("a pause of %v, and %q, though nothing failed", pause, text.String())
+		}
+		if pause := loop.after(log, "fetch", fmt.Errorf("fetch: %w", context.Canceled)); pause != backoffBase || text.Len() > 0 {
+			t.Errorf("after an interruption a pause of %v, and %q", pause, text.String())
 		}
 		began, last := time.Now(), time.Duration(0)
 		for time.Since(began) < 150*time.Second {

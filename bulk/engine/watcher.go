@@ -42,9 +42,6 @@ func (e *Engine) watcher(ctx context.Context) error {
 		if err != nil && !retriable(err) {
 			return err
 		}
-		if ctx.Err() != nil { // what it has interrupted did not fail
-			return ctx.Err()
-		}
 		// A run over very many actions takes long: the watcher may use a fifth of the time.
 		pause := max(min(max(watchPause, 4*time.Since(began)), watchPauseMax), backoff.after(e.log, "watch", err))
 		if !lifecycle.Sleep(ctx, nil, pause) || !lifecycle.Sleep(ctx, e.watch, watchInterval) {

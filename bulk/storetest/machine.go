@@ -310,7 +310,7 @@ func (m *machine) setKeys(t *rapid.T) {
 	}
 	m.model.limited = true
 	if m.model.keys[tenant] = l; l == (bulk.KeyLimit{}) {
-		delete(m.model.keys, tenant)
+		m.model.liftKeys(tenant)
 	}
 	m.setTenant(tenant)
 }

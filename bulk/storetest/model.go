@@ -116,7 +116,23 @@ func (m *model) keyOf(a *modelAction, index int64) string {
 	if _, limited := m.keys[a.Tenant]; !limited {
 		return ""
 	}
-	return fmt.Sprintf("key %v of %s", index%2 == 0, a.Tenant)
+	return keyName(index%2 == 0, a.Tenant)
+}
+
+func keyName(even bool, tenant string) string { return fmt.Sprintf("key %v of %s", even, tenant) }
+
+// liftKeys ends the limits by key of a tenant. Those that are set later are new: they need not count
+// what started before, though a store that was not restarted since then may.
+func (m *model) liftKeys(tenant string) {
+	delete(m.keys, tenant)
+	for _, even := range []bool{true, false} {
+		delete(m.starts, keyName(even, tenant))
+	}
+	for _, l := range m.leases {
+		if l.action.Tenant == tenant {
+			l.key = ""
+		}
+	}
 }
 
 // ownLimits are the reasons for which our own limits turn jobs back, at any time.

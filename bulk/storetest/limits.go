@@ -286,7 +286,7 @@ func limitSmooth(k *kit) {
 			k.run(actions[1], 400)
 			var starts []time.Time
 			// Several looks between two starts, and no more: on Redis each costs exchanges.
-			step := min(max(5*time.Millisecond, time.Duration(0.1/rate*float64(time.Second))), 50*time.Millisecond)
+			step := min(max(5*time.Millisecond, time.Duration(0.1/rate*float64(time.Second))), 15*time.Millisecond)
 			began := time.Now()
 			for time.Since(began) < span {
 				k.admitAll()

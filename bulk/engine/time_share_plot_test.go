@@ -39,7 +39,7 @@ func newSharePlot(t *testing.T) *sharePlot {
 		if !*update {
 			return
 		}
-		if err := os.WriteFile("../docs/bulk/time-share.svg", []byte(p.draw()), 0o644); err != nil {
+		if err := os.WriteFile("../../docs/bulk/time-share.svg", []byte(p.draw()), 0o644); err != nil {
 			t.Error(err)
 		}
 	})

@@ -108,10 +108,10 @@ func endedBeside(t *testing.T, crowd []neighbour, spec bulk.Spec) (ended perSeco
 			})
 		}
 		pass(time.Until(began))
-		if err := r.Set(context.Background(), bulk.SettingsChange{Name: "b", Target: &bulk.TargetLimits{Concurrency: 20}}); err != nil {
+		if err := r.Set(context.Background(), bulk.SettingsChange{Name: "b", Target: &bulk.TargetLimits{Concurrency: 10}}); err != nil {
 			t.Error(err)
 		}
-		enter("b", always(quick), 20_000)
+		enter("b", always(quick), 10_000)
 		pass(time.Until(began.Add(settles + measure + time.Second)))
 		group.Wait()
 	})

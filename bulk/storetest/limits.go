@@ -279,14 +279,14 @@ func limitConcurrency(k *kit) {
 // the second of which the limit holds is enough.
 func limitSmooth(k *kit) {
 	for of, actions := range underOneLimit {
-		for rate, span := range map[float64]time.Duration{100: 1100 * time.Millisecond, 7: 2500 * time.Millisecond, 0.8: 2500 * time.Millisecond} {
+		for rate, span := range map[float64]time.Duration{50: 1100 * time.Millisecond, 7: 2500 * time.Millisecond, 0.8: 2500 * time.Millisecond} {
 			k.open(unlimited())
 			k.limit(of, bulk.Limit{RequestsPerSecond: rate, Pacing: bulk.PaceSmooth})
 			k.run(actions[0], 400)
 			k.run(actions[1], 400)
 			var starts []time.Time
 			// Several looks between two starts, and no more: on Redis each costs exchanges.
-			step := min(max(3*time.Millisecond, time.Duration(0.1/rate*float64(time.Second))), 15*time.Millisecond)
+			step := min(max(5*time.Millisecond, time.Duration(0.1/rate*float64(time.Second))), 15*time.Millisecond)
 			began := time.Now()
 			for time.Since(began) < span {
 				k.admitAll()

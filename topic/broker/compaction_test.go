@@ -304,7 +304,7 @@ func TestReadersDuringCompaction(t *testing.T) {
 						if _, _, err := orders.Partitions()[0].OffsetAt(ctx, now()-rand.Int64N(30_000)); err != nil && ctx.Err() == nil {
 							t.Error(err)
 						}
-						time.Sleep(time.Duration(rand.IntN(int(time.Second))))
+						time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Second))))
 					}
 				})
 			}

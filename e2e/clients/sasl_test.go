@@ -65,6 +65,7 @@ func TestSASL(t *testing.T) {
 	t.Setenv("CLERK", clerkPassword)
 	t.Run("python", func(t *testing.T) { run(t, "python", "/usr/bin/python3", "sasl.py") })
 	t.Run("kafkajs", func(t *testing.T) { runKafkaJS(t, "sasl.test.js") })
+	t.Run("librdkafka", func(t *testing.T) { run(t, "", compiled(t, "acls.c")) })
 	t.Run("confluent-kafka-go", func(t *testing.T) {
 		confluentAccessLists(t, addr, clerkPassword)
 		confluentUsers(t, addr, clerkPassword) // the last with that password

@@ -155,13 +155,11 @@ func (m *confluentMember) has(t *testing.T) int {
 	return len(must(m.Assignment())(t))
 }
 
-// Members of a group of the consumer protocol (KIP-848) share their partitions. A transaction that commits offsets for one of them
-// counts, and one for a member that has left does not.
-func TestLibrdkafkaConsumerProtocol(t *testing.T) {
-	t.Setenv("SLUICE_TOPIC_CONSUMER_HEARTBEAT", "200ms")
-	addr := startServer(t)
+// confluentWriter returns a transactional producer for "orders", which is made.
+func confluentWriter(t *testing.T, addr string) *kafka.Producer {
+	t.Helper()
 	producer := must(kafka.NewProducer(&kafka.ConfigMap{"bootstrap.servers": addr, "transactional.id": "till"}))(t)
-	defer producer.Close()
+	t.Cleanup(producer.Close)
 	admin := must(kafka.NewAdminClientFromProducer(producer))(t)
 	defer admin.Close()
 	created := must(admin.CreateTopics(t.Context(), []kafka.TopicSpecification{{Topic: "orders", NumPartitions: 4, ReplicationFactor: nodes()}}))(t)
@@ -169,26 +167,41 @@ func TestLibrdkafkaConsumerProtocol(t *testing.T) {
 	if err := producer.InitTransactions(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// write sends "value from" to "value to-1" in a transaction, with the offset 7 of partition 0 for a member if there is one.
+	return producer
+}
+
+// confluentWrite sends "value from" to "value to-1" in a transaction, with the offset 7 of partition 0 for a member if there is one.
+func confluentWrite(ctx context.Context, producer *kafka.Producer, from, to int, reader *kafka.ConsumerGroupMetadata) error {
+	err := producer.BeginTransaction()
+	for i := from; i < to && err == nil; i++ {
+		place := kafka.TopicPartition{Topic: pointer("orders"), Partition: int32(i % 4)}
+		err = producer.Produce(&kafka.Message{TopicPartition: place, Value: fmt.Append(nil, "value ", i)}, nil)
+	}
+	if err == nil && reader != nil {
+		err = producer.SendOffsetsToTransaction(ctx, []kafka.TopicPartition{{Topic: pointer("orders"), Partition: 0, Offset: 7}}, reader)
+	}
+	if err == nil {
+		err = producer.CommitTransaction(ctx)
+	}
+	return err
+}
+
+// Members of a group of the consumer protocol (KIP-848) share their partitions. A transaction that commits offsets for one of them
+// counts, and one for a member that has left does not.
+func TestLibrdkafkaConsumerProtocol(t *testing.T) {
+	t.Setenv("SLUICE_TOPIC_CONSUMER_HEARTBEAT", "200ms")
+	addr := startServer(t)
+	producer := confluentWriter(t, addr)
 	write := func(from, to int, reader *kafka.ConsumerGroupMetadata) error {
-		t.Helper()
-		err := producer.BeginTransaction()
-		for i := from; i < to && err == nil; i++ {
-			err = producer.Produce(&kafka.Message{TopicPartition: kafka.TopicPartition{Topic: pointer("orders"), Partition: int32(i % 4)}, Value: fmt.Append(nil, "value ", i)}, nil)
-		}
-		if err == nil && reader != nil {
-			err = producer.SendOffsetsToTransaction(t.Context(), []kafka.TopicPartition{{Topic: pointer("orders"), Partition: 0, Offset: 7}}, reader)
-		}
-		if err == nil {
-			err = producer.CommitTransaction(t.Context())
-		}
-		return err
+		return confluentWrite(t.Context(), producer, from, to, reader)
 	}
 	if err := write(0, 40, nil); err != nil {
 		t.Fatal(err)
 	}
 	first := confluentJoin(t, addr)
 	eventually(t, "all is read", func() bool { return len(first.got()) == 40 })
+	admin := must(kafka.NewAdminClientFromProducer(producer))(t)
+	defer admin.Close()
 	groups := must(admin.ListConsumerGroups(t.Context(), kafka.SetAdminMatchConsumerGroupTypes([]kafka.ConsumerGroupType{kafka.ConsumerGroupTypeConsumer})))(t)
 	equal(t, "groups", []any{len(groups.Valid), groups.Valid[0].GroupID, groups.Valid[0].Type}, []any{1, "readers", kafka.ConsumerGroupTypeConsumer})
 	must(first.Commit())(t)

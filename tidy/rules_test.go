@@ -237,6 +237,7 @@ var notInTheBinary = []string{"testing", "net/http/httptest", "pgregory.net/rapi
 var notInTheModule = []string{
 	"github.com/hibiken/asynq", "github.com/riverqueue/river", "github.com/jackc/pgx", "github.com/redis/go-redis",
 	"github.com/chromedp/chromedp", "github.com/klaudworks/klite", "github.com/IBM/sarama", "github.com/segmentio/kafka-go",
+	"github.com/confluentinc/confluent-kafka-go",
 }
 
 // The most lines of a file and of a function.

@@ -58,10 +58,18 @@ func TestSASL(t *testing.T) {
 			}
 		}
 	})
+	const clerkPassword = "the password of the clerk"
+	makeClerk(t, addr, clerkPassword)
 	t.Setenv("BROKER", addr)
 	t.Setenv("SECRET", adminSecret)
+	t.Setenv("CLERK", clerkPassword)
 	t.Run("python", func(t *testing.T) { run(t, "python", "/usr/bin/python3", "sasl.py") })
 	t.Run("kafkajs", func(t *testing.T) { runKafkaJS(t, "sasl.test.js") })
+	t.Run("librdkafka", func(t *testing.T) { run(t, "", compiled(t, "acls.c")) })
+	t.Run("confluent-kafka-go", func(t *testing.T) {
+		confluentAccessLists(t, addr, clerkPassword)
+		confluentUsers(t, addr, clerkPassword) // the last with that password
+	})
 	t.Run("users and access lists", func(t *testing.T) { usersAndAccessLists(t, addr) }) // the others expect no topics
 	t.Run("quotas", func(t *testing.T) { quotas(t, addr) })
 }

@@ -87,11 +87,13 @@ func (b *Broker) shareLimits(settings topic.GroupSettings, of string) share.Limi
 	}
 }
 
-// ResetShare makes a share group without members go on at an offset of a partition, or begin there. Errors:
-// ErrNoPartition; group.ErrNoGroup, group.ErrOtherProtocol, group.ErrGroupNotEmpty; those of the
-// coordinator and the store.
+// ResetShare makes a share group without members go on at an offset of a partition, or begin there. A group that does not exist is
+// made. Errors: ErrNoPartition; group.ErrOtherProtocol, group.ErrGroupNotEmpty; those of group.MakeShare and the store.
 func (b *Broker) ResetShare(ctx context.Context, name string, t *Topic, number int32, offset int64) error {
 	if err := errors.Join(b.moving.serves(), t.Has(number)); err != nil {
+		return err
+	}
+	if err := b.groups.MakeShare(ctx, name); err != nil {
 		return err
 	}
 	meta, key := b.store.Meta(), share.Key(t.id, number, name)

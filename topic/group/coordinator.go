@@ -81,15 +81,18 @@ func (c *coordinator) tick() {
 	c.dropIfUnused()
 }
 
-// dropIfUnused drops a group of which nothing is stored or being written. If that is
-// uncertain the group stays: its successor would begin at generation 1, below the
+// unused reports whether nothing of a group is stored or being written. If that is
+// uncertain it is used: its successor would begin at generation 1, below the
 // generation that may be stored.
+func (c *coordinator) unused() bool {
+	return c.group.state == Empty && len(c.group.pending) == 0 && len(c.offsets) == 0 &&
+		c.revision == 0 && !c.unsure && c.waiting == nil && !c.writing
+}
+
 func (c *coordinator) dropIfUnused() {
-	if c.group.state != Empty || len(c.group.pending) > 0 || len(c.offsets) > 0 ||
-		c.revision != 0 || c.unsure || c.waiting != nil || c.writing || c.closed {
-		return
+	if c.unused() && !c.closed {
+		c.drop()
 	}
-	c.drop()
 }
 
 func (c *coordinator) drop() {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/group/assign"
 	"github.com/sluice-project/sluice/topic/share"
 )
 
@@ -107,6 +108,27 @@ func ShareGuard(ctx context.Context, meta topic.Meta, name string) (topic.Guard,
 		return topic.Guard{}, fmt.Errorf("%w: %q is no share group", ErrOtherProtocol, name)
 	}
 	return topic.Guard{Key: item.Key, Revision: item.Revision}, nil
+}
+
+// MakeShare makes a share group without members, unless there is a group of that name, and returns when it is durable. Errors:
+// those of Describe but ErrNoGroup; ErrTooManyGroups, ErrCoordinatorUnavailable.
+func (gs *Groups) MakeShare(ctx context.Context, name string) error {
+	made := settled(ConsumerResult{}, nil)
+	err := gs.with(name, true, func(c *coordinator, now time.Time) error {
+		g := c.group
+		if c.unused() {
+			g.consumers, g.protocolType, g.emptySince = newConsumers(), shareProtocol, now
+			g.consumers.shared, g.consumers.assignor = true, assign.SimpleName
+		}
+		if g.isShare() && c.revision == 0 {
+			made = g.saveConsumers(ConsumerResult{})
+		}
+		return nil
+	})
+	if err == nil {
+		_, err = made.Wait(ctx)
+	}
+	return err
 }
 
 // MayReset returns an error unless the group is a share group without members: ErrNoGroup, ErrOtherProtocol,

@@ -71,6 +71,39 @@ func TestShareGroup(t *testing.T) {
 	})
 }
 
+// A share group that is made without members is durable when the call returns, is kept as long as others without members, and takes
+// the name of no other group. A write that fails makes none.
+func TestMadeShareGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		meta, topics := newBadMeta(), newTopics(map[string]int32{"orders": 1})
+		groups := startConsumers(t, meta, topics, topic.GroupsConfig{})
+		wantErr(t, "before", groups.MayReset("g"), group.ErrNoGroup)
+		meta.failNext(1, topic.ErrClosed, false)
+		wantErr(t, "a write that fails", groups.MakeShare(t.Context(), "g"), group.ErrCoordinatorUnavailable)
+		for range 2 {
+			wantErr(t, "make", groups.MakeShare(t.Context(), "g"), nil)
+		}
+		stopGroups(t, groups)
+		groups = startConsumers(t, meta, topics, topic.GroupsConfig{})
+		wantErr(t, "after a restart", groups.MayReset("g"), nil)
+		time.Sleep(time.Hour) // groups that nothing is known of are removed in that time
+		wantErr(t, "within the retention of offsets", groups.MayReset("g"), nil)
+		joined, err := beatShare(t, groups, "a", group.JoinEpoch, "orders")
+		if err != nil || joined.Epoch != 1 || joined.Assigned.Count() != 1 {
+			t.Errorf("a joined: %+v, %v", joined, err)
+		}
+		wantErr(t, "make, with members", groups.MakeShare(t.Context(), "g"), nil)
+		wantErr(t, "with members", groups.MayReset("g"), group.ErrGroupNotEmpty)
+
+		consumer := newModern(t, groups, "c", "orders")
+		consumer.Group = "consumers"
+		wantErr(t, "a consumer", consumer.beat(), nil)
+		wantErr(t, "make, by the name of another group", groups.MakeShare(t.Context(), "consumers"), nil)
+		wantErr(t, "another group", groups.MayReset("consumers"), group.ErrOtherProtocol)
+		wantErr(t, "make, without a name", groups.MakeShare(t.Context(), ""), group.ErrInvalidGroup)
+	})
+}
+
 // lateFetch is a Meta in which leaders of partitions make windows while a group is being removed: one has found the group
 // before, one finds it then.
 type lateFetch struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
@@ -94,11 +95,12 @@ func (s *Server) shareOffsets(ctx context.Context, c *call, name string) (map[st
 // AlterShareGroupOffsets: version 0.
 //
 // Makes a share group without members go on at other offsets, or begin there: what it knew of the records of
-// these partitions is forgotten. The answer comes when that is durable.
+// these partitions is forgotten. A group that does not exist is made. The answer comes when that is durable.
 func (s *Server) alterShareGroupOffsets(c *call, r *kmsg.AlterShareGroupOffsetsRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.AlterShareGroupOffsetsResponse)
-		if err := cmp.Or(c.authorize(auth.Group, r.GroupID), s.broker.Groups().MayReset(r.GroupID)); err != nil {
+		err := cmp.Or(c.authorize(auth.Group, r.GroupID), s.broker.Groups().MayReset(r.GroupID))
+		if err != nil && !errors.Is(err, group.ErrNoGroup) {
 			response.ErrorCode, response.ErrorMessage = s.consumerCode(r.GroupID, err), message(err)
 			return response
 		}

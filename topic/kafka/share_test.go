@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -192,6 +193,34 @@ func wantSharers(t *testing.T, p *peer, members int) {
 	consumers := kmsg.NewPtrConsumerGroupDescribeRequest()
 	consumers.Groups = []string{"g"}
 	wantCode(t, "describe as consumers", ask[*kmsg.ConsumerGroupDescribeResponse](p, 1, consumers).Groups[0].ErrorCode, kerr.GroupIDNotFound)
+}
+
+// The offsets of a share group that does not exist are set: it exists then, and begins there. A request with no partition that exists makes none.
+func TestOffsetsOfNewShareGroup(t *testing.T) {
+	of := newSharers(t, 2)
+	alter := func(name string, partition int32) *kmsg.AlterShareGroupOffsetsResponse {
+		r := kmsg.NewPtrAlterShareGroupOffsetsRequest()
+		p := kmsg.AlterShareGroupOffsetsRequestTopicPartition{Partition: partition, StartOffset: 3}
+		r.GroupID, r.Topics = name, []kmsg.AlterShareGroupOffsetsRequestTopic{{Topic: "orders", Partitions: []kmsg.AlterShareGroupOffsetsRequestTopicPartition{p}}}
+		return ask[*kmsg.AlterShareGroupOffsetsResponse](of.x, 0, r)
+	}
+	missing := alter("new", 1)
+	wantCode(t, "no such partition", cmp.Or(missing.ErrorCode, missing.Topics[0].Partitions[0].ErrorCode), kerr.UnknownTopicOrPartition)
+	describe := kmsg.NewPtrDescribeShareGroupOffsetsRequest()
+	describe.Groups = []kmsg.DescribeShareGroupOffsetsRequestGroup{{GroupID: "new"}}
+	described := func() kmsg.DescribeShareGroupOffsetsResponseGroup {
+		return ask[*kmsg.DescribeShareGroupOffsetsResponse](of.x, 1, describe).Groups[0]
+	}
+	wantCode(t, "before", described().ErrorCode, kerr.GroupIDNotFound)
+	altered := alter("new", 0)
+	wantCode(t, "alter", cmp.Or(altered.ErrorCode, altered.Topics[0].Partitions[0].ErrorCode), nil)
+	d := described()
+	wantCode(t, "after", d.ErrorCode, nil)
+	if p := d.Topics[0].Partitions[0]; p.StartOffset != 3 || p.Lag != 1 {
+		t.Errorf("the group begins at %d, %d before the end", p.StartOffset, p.Lag)
+	}
+	wantCode(t, "with members", alter("g", 0).ErrorCode, kerr.NonEmptyGroup)
+	wantCode(t, "without a name", alter("", 0).ErrorCode, kerr.InvalidGroupID)
 }
 
 // Members of a client library share two partitions: each record is accepted once, though one is released by

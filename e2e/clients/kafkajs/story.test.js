@@ -236,3 +236,45 @@ test('what is sent with a delay comes after what is sent later, without', async 
   await eventually('both are read', () => member.got.length >= 2)
   assert.deepEqual(values(member.got), ['value 1', 'value 0'])
 })
+
+// transactional returns a producer with a transactional id.
+async function transactional(t, transactionalId) {
+  const producer = kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1, createPartitioner: () => ({ message }) => message.partition })
+  await producer.connect()
+  t.after(() => producer.disconnect())
+  return producer
+}
+
+test('transactions are committed, aborted and fenced, with offsets', async t => {
+  const [topic, groupId] = ['transactions', 'transactions']
+  await create(topic, 1)
+  const first = await transactional(t, 'till')
+  // write sends messages in a transaction, with an offset of the group if there is one.
+  const write = async (producer, messages, offset) => {
+    const transaction = await producer.transaction()
+    await transaction.send({ topic, messages, acks: -1 })
+    if (offset) await transaction.sendOffsets({ consumerGroupId: groupId, topics: [{ topic, partitions: [{ partition: 0, offset }] }] })
+    return transaction
+  }
+  const committed = () => withAdmin(async admin => (await admin.fetchOffsets({ groupId, topics: [topic] }))[0].partitions[0].offset)
+  await (await write(first, numbered(0, 10))).commit()
+  await (await write(first, numbered(100, 110))).abort()
+  const open = await write(first, numbered(10, 20), '10')
+  const reader = await Member.join(groupId, topic, 0) // of committed messages, as is the default
+  t.after(() => reader.leave())
+  await eventually('what is committed is read', () => reader.got.length >= 10)
+  assert.equal(await committed(), '-1')
+  await open.commit()
+  await eventually('the rest is read', () => reader.got.length >= 20)
+  assert.equal(await committed(), '10')
+  await (await write(first, numbered(110, 120), '15')).abort()
+  assert.equal(await committed(), '10')
+
+  const fenced = await write(first, numbered(200, 210))
+  const second = await transactional(t, 'till')
+  const last = await write(second, numbered(20, 30))
+  await assert.rejects(fenced.commit(), { type: 'INVALID_PRODUCER_EPOCH' })
+  await last.commit()
+  await eventually('what the second producer committed is read', () => reader.got.length >= 30)
+  assert.deepEqual(values(reader.got), values(numbered(0, 30)))
+})

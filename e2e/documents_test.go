@@ -40,6 +40,7 @@ var documents = []document{
 	{path: "docs/bulk/schedules.md"},
 	{path: "docs/bulk/streams.md"},
 	{path: "docs/guides/from-asynq.md"},
+	{path: "docs/guides/from-sqs-and-rabbitmq.md", prints: true},
 	{path: "docs/guides/million-webhooks.md"},
 	{path: "docs/room/api.md"},
 	{path: "docs/room/auto.md", without: []string{"busy="}},
@@ -63,6 +64,14 @@ curl() {
   cat "$answer"
   # 28: it was told for how long to listen. Some commands show that something is not there any more.
   [[ $code = 0 || $code = 28 ]] || grep -Eq '"status":(404|409|410)' "$answer"
+}
+# go runs a program of the examples: in place of a shell in the background, so that the end of one is that of both.
+go() {
+  local program=$PWD/${2##*/}
+  command go build -C "$repository" -ldflags=-s -o "$program" "$2"
+  shift 2
+  [[ $BASHPID = $$ ]] || exec "$program" "$@"
+  "$program" "$@"
 }
 keep() {
   local at=$1 ready=$2; shift 2
@@ -170,11 +179,11 @@ func keep(line string) string {
 func runShell(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
-	examples, err := filepath.Abs("../examples")
+	repository, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for link, to := range map[string]string{"examples": examples, "bin": filepath.Dir(binary)} {
+	for link, to := range map[string]string{"examples": filepath.Join(repository, "examples"), "bin": filepath.Dir(binary)} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +193,7 @@ func runShell(t *testing.T, script string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	bash := exec.CommandContext(ctx, "bash", "-c", script)
-	bash.Dir, bash.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+	bash.Dir, bash.Env = dir, append(os.Environ(), "repository="+repository, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	var printed bytes.Buffer
 	bash.Stdout, bash.Stderr = &printed, &printed
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -41,6 +41,7 @@ var documents = []document{
 	{path: "docs/bulk/streams.md"},
 	{path: "docs/guides/from-asynq.md"},
 	{path: "docs/guides/from-sqs-and-rabbitmq.md", prints: true},
+	{path: "docs/guides/kafka-connect.md"},
 	{path: "docs/guides/million-webhooks.md"},
 	{path: "docs/room/api.md"},
 	{path: "docs/room/auto.md", without: []string{"busy="}},

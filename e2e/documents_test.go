@@ -1,4 +1,4 @@
-//go:build kcat
+//go:build kcat && proxies
 
 package e2e
 
@@ -43,12 +43,13 @@ var documents = []document{
 	{path: "docs/guides/from-sqs-and-rabbitmq.md", prints: true},
 	{path: "docs/guides/kafka-connect.md"},
 	{path: "docs/guides/million-webhooks.md"},
+	{path: "docs/guides/tls.md"},
 	{path: "docs/room/api.md"},
 	{path: "docs/room/auto.md", without: []string{"busy="}},
 }
 
 // documentPorts are the ports in commands of documents. Each stands for a free one.
-var documentPorts = []string{"3000", "6379", "8000", "8080", "8081", "9092"}
+var documentPorts = []string{"3000", "6379", "8000", "8080", "8081", "8443", "9092"}
 
 // waits are for how long commands of documents wait for news, and here.
 var waits = []string{"wait_ms=20000", "wait_ms=500", `"wait_ms":20000`, `"wait_ms":500`, `"wait_ms": 20000`, `"wait_ms": 500`, "--max-time 20", "--max-time 1"}
@@ -92,6 +93,7 @@ var kept = []struct{ command, flag, defaults, address, ready string }{
 	{"sluice serve", "--http ", "--http 127.0.0.1:8080 --kafka 127.0.0.1:9092", "127.0.0.1:8080", "curl -s http://%s/readyz"},
 	{"sluice gate", "--http ", "--http 127.0.0.1:8080 --listen 127.0.0.1:8000", "127.0.0.1:8080", "curl -s http://%s/readyz"},
 	{"redis-server", "--port ", "--port 6379", "6379", "redis-cli -p %s ping"},
+	{"caddy run", "--address ", "", "8443", "command curl -sk https://localhost:%s/healthz"},
 	{"python3 -m http.server", " ", "", "3000", "command curl -s http://127.0.0.1:%s"},
 }
 
@@ -170,7 +172,11 @@ func keep(line string) string {
 		if _, given, ok := strings.Cut(rest, k.flag); ok {
 			address, _, _ = strings.Cut(given, " ")
 		}
-		return fmt.Sprintf("keep %s '%s' %s %s%s", address, fmt.Sprintf(k.ready, address), k.command, k.defaults, rest)
+		ready := fmt.Sprintf(k.ready, address)
+		if strings.Contains(rest, "--tls-cert-file") {
+			ready = strings.Replace(ready, "http://", "-k https://", 1)
+		}
+		return fmt.Sprintf("keep %s '%s' %s %s%s", address, ready, k.command, k.defaults, rest)
 	}
 	return line
 }

@@ -42,6 +42,7 @@ var documents = []document{
 	{path: "docs/guides/from-asynq.md"},
 	{path: "docs/guides/from-sqs-and-rabbitmq.md", prints: true},
 	{path: "docs/guides/kafka-connect.md"},
+	{path: "docs/guides/kubernetes.md", without: []string{"helm ", "kubectl "}},
 	{path: "docs/guides/million-webhooks.md"},
 	{path: "docs/guides/tls.md"},
 	{path: "docs/room/api.md"},

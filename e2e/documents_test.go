@@ -35,10 +35,12 @@ var documents = []document{
 	{path: "docs/start.md", without: []string{"export SLUICE_CLUSTER_SECRET"}, prints: true},
 	{path: "docs/bulk/api.md"},
 	{path: "docs/bulk/auto.md"},
+	{path: "docs/bulk/events.md"},
 	{path: "docs/bulk/fairness.md"},
 	{path: "docs/bulk/limits.md"},
 	{path: "docs/bulk/schedules.md"},
 	{path: "docs/bulk/streams.md"},
+	{path: "docs/bulk/webhooks.md", without: []string{"SLUICE_WEBHOOK_SECRETS=", "sluice serve"}},
 	{path: "docs/guides/from-asynq.md"},
 	{path: "docs/guides/from-sqs-and-rabbitmq.md", prints: true},
 	{path: "docs/guides/kafka-connect.md"},
@@ -47,10 +49,15 @@ var documents = []document{
 	{path: "docs/guides/tls.md"},
 	{path: "docs/room/api.md"},
 	{path: "docs/room/auto.md", without: []string{"busy="}},
+	{path: "docs/room/gate.md", prints: true},
+	{path: "docs/room/operating.md", without: []string{"LOTTERY="}},
+	{path: "docs/topic/delays.md"},
+	{path: "docs/topic/share-groups.md"},
+	{path: "docs/topic/views.md"},
 }
 
 // documentPorts are the ports in commands of documents. Each stands for a free one.
-var documentPorts = []string{"3000", "6379", "8000", "8080", "8081", "8443", "9092"}
+var documentPorts = []string{"3000", "3001", "6379", "8000", "8080", "8081", "8443", "9092"}
 
 // waits are for how long commands of documents wait for news, and here.
 var waits = []string{"wait_ms=20000", "wait_ms=500", `"wait_ms":20000`, `"wait_ms":500`, `"wait_ms": 20000`, `"wait_ms": 500`, "--max-time 20", "--max-time 1"}
@@ -137,10 +144,6 @@ func timeless(text string) string { return moment.ReplaceAllString(text, "TIME")
 // script returns the commands of a document, and the lines that it says they print.
 func (d document) script(text string) (script string, prints []string) {
 	var b strings.Builder
-	b.WriteString(shell)
-	if !strings.Contains(text, "\nsluice serve") && !strings.Contains(text, "\nbin/sluice serve") {
-		b.WriteString(keep("sluice serve") + "\n")
-	}
 	for _, found := range fenced.FindAllStringSubmatchIndex(text, -1) {
 		language, block := text[found[2]:found[3]], text[found[4]:found[5]]
 		switch {
@@ -154,7 +157,11 @@ func (d document) script(text string) (script string, prints []string) {
 			prints = append(prints, strings.Split(strings.TrimSpace(block), "\n")...)
 		}
 	}
-	return b.String(), prints
+	script = b.String()
+	if !strings.Contains(script, " sluice serve") {
+		script = keep("sluice serve") + "\n" + script
+	}
+	return shell + script, prints
 }
 
 // keep returns a line of a shell, which leaves a command running that does not end by itself.

@@ -161,8 +161,8 @@ func (s *Store) refuseAppend(id string) error {
 
 // Action implements bulk.Store.
 func (s *Store) Action(_ context.Context, id string) (bulk.Action, error) {
-	s.reads.Lock()
-	defer s.reads.Unlock()
+	s.reads.RLock()
+	defer s.reads.RUnlock()
 	if s.state != nil {
 		return bulk.Action{}, s.state
 	}
@@ -208,9 +208,9 @@ func (s *Store) Changes(ctx context.Context, most int) (c bulk.Changes, err erro
 // Transition implements bulk.Store.
 func (s *Store) Transition(_ context.Context, id string, transition bulk.Transition) (moved bulk.Action, err error) {
 	if transition.Kind == bulk.Seal || transition.Kind == bulk.Cancel {
-		s.reads.Lock()
+		s.reads.RLock()
 		a := s.find(id)
-		s.reads.Unlock()
+		s.reads.RUnlock()
 		if a != nil {
 			a.upload.Lock()
 			defer a.upload.Unlock()

@@ -156,7 +156,10 @@ func TestReadsWaitForOneOperation(t *testing.T) {
 	}
 }
 
-func tryLock(m *sync.Mutex) bool {
+func tryLock(m interface {
+	TryLock() bool
+	Unlock()
+}) bool {
 	free := m.TryLock()
 	if free {
 		m.Unlock()

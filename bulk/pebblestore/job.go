@@ -16,9 +16,9 @@ func (s *Store) Job(_ context.Context, id string, index int64) (state bulk.JobSt
 		return state, err
 	}
 	defer done()
-	s.reads.Lock()
+	s.reads.RLock()
 	state, canceled, err := s.presentJob(id, index)
-	s.reads.Unlock()
+	s.reads.RUnlock()
 	if err != nil || state.State != "" {
 		return state, err
 	}

@@ -15,11 +15,12 @@ import (
 // cut, so that calls that read one action do not wait for them.
 const holdMost = 256
 
-// inTurn is a mutex that is locked in turn: of those that lock it only one waits for the mutex below, so
-// that whoever locks that one alone, to read, waits for one operation and not for all that wait.
+// inTurn is a mutex that is locked in turn: of those that lock it only one waits for the lock below, so
+// that whoever locks that one alone, to read, waits for one operation and not for all that wait. Readers
+// share it, and the end of a read hands no processor over to the operation that waits.
 type inTurn struct {
 	turn sync.Mutex
-	then *sync.Mutex
+	then *sync.RWMutex
 }
 
 // Lock implements sync.Locker.

@@ -30,6 +30,7 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 	some := holdMost
 	if filter.Limit > 0 && len(q.marks) == 0 && filter.Status == "" {
 		some = min(some, filter.Limit)
+		q.found = make([]bulk.Action, 0, some)
 	}
 	take := func(l *listed) (bool, error) {
 		if err := ctx.Err(); err != nil {
@@ -39,9 +40,9 @@ func (s *Store) Actions(ctx context.Context, filter bulk.ActionFilter) (actions 
 	}
 	switch {
 	case filter.Number > 0:
-		s.reads.Lock()
+		s.reads.RLock()
 		record, err := s.present(filter.Number)
-		s.reads.Unlock()
+		s.reads.RUnlock()
 		switch {
 		case errors.Is(err, bulk.ErrNotFound) || err == nil && !filter.Matches(&record):
 			return nil, nil
@@ -73,21 +74,21 @@ func (q *search) take(l *listed) (more bool, err error) {
 	if !ends && !q.may(l) {
 		return true, nil
 	}
-	record, err := q.store.listedRecord(l)
+	err = q.store.decode(l)
 	if errors.Is(err, bulk.ErrNotFound) {
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	if q.Matches(&record) {
-		q.found = append(q.found, record)
+	if q.Matches(&l.record) {
+		q.found = append(q.found, l.record)
 	}
 	switch {
 	case q.Limit > 0 && len(q.found) == q.Limit:
 		return false, nil
 	case ends:
-		return false, &bulk.LookError{After: record.ID}
+		return false, &bulk.LookError{After: l.record.ID}
 	}
 	return true, nil
 }
@@ -118,8 +119,9 @@ type listed struct {
 // eachLive calls f for the unfinished actions from a number on, in order, until
 // it returns false. It reads some at a time.
 func (s *Store) eachLive(first uint64, some int, f func(*listed) (bool, error)) error {
+	page := make([]listed, 0, some)
 	for {
-		page := make([]listed, 0, some)
+		page = page[:0]
 		err := pebblekv.Scan(s.db, numberKey(keyLive, first), []byte{keyLive + 1}, func(key, _ []byte) (bool, error) {
 			page = append(page, listed{number: binary.BigEndian.Uint64(key[1:])})
 			return len(page) < some, nil
@@ -145,8 +147,9 @@ func (s *Store) eachLive(first uint64, some int, f func(*listed) (bool, error)) 
 
 // each calls f for the actions from a number on, in order, until it returns false. It reads some at a time.
 func (s *Store) each(first uint64, some int, f func(*listed) (bool, error)) error {
+	page := make([]listed, 0, some)
 	for {
-		var page []listed
+		page = page[:0]
 		err := pebblekv.Scan(s.db, numberKey(keyAction, first), []byte{keyAction + 1}, func(key, value []byte) (bool, error) {
 			page = append(page, listed{number: binary.BigEndian.Uint64(key[1:]), value: slices.Clone(value)})
 			return len(page) < some, nil
@@ -169,8 +172,8 @@ func (s *Store) each(first uint64, some int, f func(*listed) (bool, error)) erro
 
 // enliven sets the records of those actions that are in memory: the unfinished ones.
 func (s *Store) enliven(page []listed) {
-	s.reads.Lock()
-	defer s.reads.Unlock()
+	s.reads.RLock()
+	defer s.reads.RUnlock()
 	for i := range page {
 		if a := s.actions[page[i].number]; a != nil {
 			page[i].live, page[i].record = true, a.record
@@ -178,15 +181,15 @@ func (s *Store) enliven(page []listed) {
 	}
 }
 
-// listedRecord returns the record of a listed action. One that finished after its value was
+// decode sets the record of a listed action that is not live. One that finished after its value was
 // read has another value now, or was forgotten: bulk.ErrNotFound.
-func (s *Store) listedRecord(l *listed) (record bulk.Action, err error) {
+func (s *Store) decode(l *listed) (err error) {
 	if l.live {
-		return l.record, nil
+		return nil
 	}
-	err = pebblekv.Unmarshal(numberKey(keyAction, l.number), l.value, &record)
-	if err == nil && record.FinishedAt.IsZero() {
-		return s.record(l.number)
+	err = pebblekv.Unmarshal(numberKey(keyAction, l.number), l.value, &l.record)
+	if err == nil && l.record.FinishedAt.IsZero() {
+		l.record, err = s.record(l.number)
 	}
-	return record, err
+	return err
 }

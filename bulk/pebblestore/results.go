@@ -49,8 +49,8 @@ func decodeOutcomes(to []bulk.Outcome, value []byte) ([]bulk.Outcome, bool) {
 
 // holdAction is hold for a call that reads one action: it returns the action's number.
 func (s *Store) holdAction(id string) (number uint64, done func(), err error) {
-	s.reads.Lock()
-	defer s.reads.Unlock()
+	s.reads.RLock()
+	defer s.reads.RUnlock()
 	if s.state != nil {
 		return 0, nil, s.state
 	}

@@ -94,8 +94,8 @@ func (s *Store) adopt(change bulk.SettingsChange) {
 
 // Settings implements bulk.Store.
 func (s *Store) Settings(context.Context) (bulk.Settings, error) {
-	s.reads.Lock()
-	defer s.reads.Unlock()
+	s.reads.RLock()
+	defer s.reads.RUnlock()
 	settings := s.settings
 	settings.Tenants = maps.Clone(settings.Tenants)
 	settings.Targets = maps.Clone(settings.Targets)

@@ -41,7 +41,7 @@ type Store struct {
 
 	running  sync.WaitGroup // calls that use the database; entered with reads held
 	mu       sync.Locker    // what operations hold: reads, in turn; see holdMost
-	reads    sync.Mutex     // what is held to read
+	reads    sync.RWMutex   // what is held to read
 	state    error          // nil, ErrClosed or ErrBroken with its cause
 	secret   []byte
 	number   uint64
@@ -167,8 +167,8 @@ func (s *Store) Checkpoint(_ context.Context, dir string) error {
 
 // hold keeps the database open until done is called, for use without s.mu.
 func (s *Store) hold() (done func(), err error) {
-	s.reads.Lock()
-	defer s.reads.Unlock()
+	s.reads.RLock()
+	defer s.reads.RUnlock()
 	if s.state != nil {
 		return nil, s.state
 	}

@@ -1,4 +1,4 @@
-//go:build kcat
+//go:build kcat && proxies
 
 package e2e
 
@@ -35,18 +35,29 @@ var documents = []document{
 	{path: "docs/start.md", without: []string{"export SLUICE_CLUSTER_SECRET"}, prints: true},
 	{path: "docs/bulk/api.md"},
 	{path: "docs/bulk/auto.md"},
+	{path: "docs/bulk/events.md"},
 	{path: "docs/bulk/fairness.md"},
 	{path: "docs/bulk/limits.md"},
 	{path: "docs/bulk/schedules.md"},
 	{path: "docs/bulk/streams.md"},
+	{path: "docs/bulk/webhooks.md", without: []string{"SLUICE_WEBHOOK_SECRETS=", "sluice serve"}},
 	{path: "docs/guides/from-asynq.md"},
+	{path: "docs/guides/from-sqs-and-rabbitmq.md", prints: true},
+	{path: "docs/guides/kafka-connect.md"},
+	{path: "docs/guides/kubernetes.md", without: []string{"helm ", "kubectl "}},
 	{path: "docs/guides/million-webhooks.md"},
+	{path: "docs/guides/tls.md"},
 	{path: "docs/room/api.md"},
 	{path: "docs/room/auto.md", without: []string{"busy="}},
+	{path: "docs/room/gate.md", prints: true},
+	{path: "docs/room/operating.md", without: []string{"LOTTERY="}},
+	{path: "docs/topic/delays.md"},
+	{path: "docs/topic/share-groups.md"},
+	{path: "docs/topic/views.md"},
 }
 
 // documentPorts are the ports in commands of documents. Each stands for a free one.
-var documentPorts = []string{"3000", "6379", "8000", "8080", "8081", "9092"}
+var documentPorts = []string{"3000", "3001", "6379", "8000", "8080", "8081", "8443", "9092"}
 
 // waits are for how long commands of documents wait for news, and here.
 var waits = []string{"wait_ms=20000", "wait_ms=500", `"wait_ms":20000`, `"wait_ms":500`, `"wait_ms": 20000`, `"wait_ms": 500`, "--max-time 20", "--max-time 1"}
@@ -63,6 +74,14 @@ curl() {
   cat "$answer"
   # 28: it was told for how long to listen. Some commands show that something is not there any more.
   [[ $code = 0 || $code = 28 ]] || grep -Eq '"status":(404|409|410)' "$answer"
+}
+# go runs a program of the examples: in place of a shell in the background, so that the end of one is that of both.
+go() {
+  local program=$PWD/${2##*/}
+  command go build -C "$repository" -ldflags=-s -o "$program" "$2"
+  shift 2
+  [[ $BASHPID = $$ ]] || exec "$program" "$@"
+  "$program" "$@"
 }
 keep() {
   local at=$1 ready=$2; shift 2
@@ -82,6 +101,7 @@ var kept = []struct{ command, flag, defaults, address, ready string }{
 	{"sluice serve", "--http ", "--http 127.0.0.1:8080 --kafka 127.0.0.1:9092", "127.0.0.1:8080", "curl -s http://%s/readyz"},
 	{"sluice gate", "--http ", "--http 127.0.0.1:8080 --listen 127.0.0.1:8000", "127.0.0.1:8080", "curl -s http://%s/readyz"},
 	{"redis-server", "--port ", "--port 6379", "6379", "redis-cli -p %s ping"},
+	{"caddy run", "--address ", "", "8443", "command curl -sk https://localhost:%s/healthz"},
 	{"python3 -m http.server", " ", "", "3000", "command curl -s http://127.0.0.1:%s"},
 }
 
@@ -124,10 +144,6 @@ func timeless(text string) string { return moment.ReplaceAllString(text, "TIME")
 // script returns the commands of a document, and the lines that it says they print.
 func (d document) script(text string) (script string, prints []string) {
 	var b strings.Builder
-	b.WriteString(shell)
-	if !strings.Contains(text, "\nsluice serve") && !strings.Contains(text, "\nbin/sluice serve") {
-		b.WriteString(keep("sluice serve") + "\n")
-	}
 	for _, found := range fenced.FindAllStringSubmatchIndex(text, -1) {
 		language, block := text[found[2]:found[3]], text[found[4]:found[5]]
 		switch {
@@ -141,7 +157,11 @@ func (d document) script(text string) (script string, prints []string) {
 			prints = append(prints, strings.Split(strings.TrimSpace(block), "\n")...)
 		}
 	}
-	return b.String(), prints
+	script = b.String()
+	if !strings.Contains(script, " sluice serve") {
+		script = keep("sluice serve") + "\n" + script
+	}
+	return shell + script, prints
 }
 
 // keep returns a line of a shell, which leaves a command running that does not end by itself.
@@ -160,7 +180,11 @@ func keep(line string) string {
 		if _, given, ok := strings.Cut(rest, k.flag); ok {
 			address, _, _ = strings.Cut(given, " ")
 		}
-		return fmt.Sprintf("keep %s '%s' %s %s%s", address, fmt.Sprintf(k.ready, address), k.command, k.defaults, rest)
+		ready := fmt.Sprintf(k.ready, address)
+		if strings.Contains(rest, "--tls-cert-file") {
+			ready = strings.Replace(ready, "http://", "-k https://", 1)
+		}
+		return fmt.Sprintf("keep %s '%s' %s %s%s", address, ready, k.command, k.defaults, rest)
 	}
 	return line
 }
@@ -170,11 +194,11 @@ func keep(line string) string {
 func runShell(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
-	examples, err := filepath.Abs("../examples")
+	repository, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for link, to := range map[string]string{"examples": examples, "bin": filepath.Dir(binary)} {
+	for link, to := range map[string]string{"examples": filepath.Join(repository, "examples"), "bin": filepath.Dir(binary)} {
 		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +208,7 @@ func runShell(t *testing.T, script string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	bash := exec.CommandContext(ctx, "bash", "-c", script)
-	bash.Dir, bash.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
+	bash.Dir, bash.Env = dir, append(os.Environ(), "repository="+repository, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))
 	var printed bytes.Buffer
 	bash.Stdout, bash.Stderr = &printed, &printed
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -62,6 +62,9 @@ GORELEASER = CYCLONEDX_GOMOD=$$($(RELEASE_TOOL) -n cyclonedx-gomod) $(RELEASE_TO
 # Further flags of "make snapshot", such as --skip=sbom.
 RELEASE_FLAGS ?=
 
+# The modules besides that of the root.
+MODULES := bench outbox e2e/clients e2e/browser deploy/kubernetes docs/site
+
 LINT := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 
 .PHONY: help
@@ -116,6 +119,7 @@ test-beside:
 	cd e2e/clients && SLUICE_NODES=3 go test -vet=off -count=1 -timeout 60m -run '$(REPLICATED)' ./...
 	cd e2e/browser && go test -vet=off -tags proxies -count=1 -timeout 60m ./...
 	cd deploy/kubernetes && go test -vet=off -count=1 ./...
+	cd docs/site && go test -vet=off -count=1 .
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
@@ -140,11 +144,7 @@ compare: need-peers ## Compare the parts with their peers, side by side, in RUNS
 .PHONY: lint
 lint: ## Check the source with the linters of .golangci.yml
 	$(LINT) run --build-tags $(ALL_TAGS) ./...
-	cd bench && $(LINT) run ./...
-	cd outbox && $(LINT) run ./...
-	cd e2e/clients && $(LINT) run ./...
-	cd e2e/browser && $(LINT) run --build-tags proxies ./...
-	cd deploy/kubernetes && $(LINT) run ./...
+	@for module in $(MODULES); do (set -x; cd $$module && $(LINT) run --build-tags proxies ./...) || exit 1; done
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in the code that is called; needs the network
@@ -153,11 +153,7 @@ vuln: ## Look for known vulnerabilities in the code that is called; needs the ne
 .PHONY: fmt
 fmt: ## Format the source
 	$(LINT) fmt ./...
-	cd bench && $(LINT) fmt ./...
-	cd outbox && $(LINT) fmt ./...
-	cd e2e/clients && $(LINT) fmt ./...
-	cd e2e/browser && $(LINT) fmt ./...
-	cd deploy/kubernetes && $(LINT) fmt ./...
+	@for module in $(MODULES); do (set -x; cd $$module && $(LINT) fmt ./...) || exit 1; done
 
 .PHONY: generate
 generate: ## Write again what is generated from the code
@@ -168,6 +164,10 @@ generate: ## Write again what is generated from the code
 	go test ./access -run RolesInTheDocs -update
 	go test -tags long ./tidy -run Notices -update
 	cd deploy/kubernetes && go test . -run Chart -update
+
+.PHONY: site
+site: ## Make a web site of the documents: dist/site/
+	cd docs/site && go run .
 
 .PHONY: snapshot
 snapshot: ## Build what a release consists of, and publish nothing: dist/

@@ -179,6 +179,7 @@ var packages = map[string]rule{
 	"e2e/clients":              {testOnly: true},
 	"e2e/browser":              {testOnly: true},
 	"deploy/kubernetes":        {testOnly: true},
+	"docs/site":                {testOnly: true},
 
 	"internal/manpages":          {imports: []string{"internal/cli"}},
 	"internal/termsvg":           {},

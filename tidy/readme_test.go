@@ -20,14 +20,16 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// The README in Korean has the headings, commands and links of the one in English.
-func TestReadmesAreInStep(t *testing.T) {
-	const korean = "README.ko.md"
-	if !slices.Contains(files(t), korean) {
-		return
-	}
-	for _, problem := range outOfStep(read(t, "README.md"), read(t, korean)) {
-		t.Errorf("%s: %s", korean, problem)
+// A document in Korean has the headings and commands of the one in English.
+func TestTranslationsAreInStep(t *testing.T) {
+	for _, korean := range files(t) {
+		name, translated := strings.CutSuffix(korean, ".ko.md")
+		if !translated {
+			continue
+		}
+		for _, problem := range outOfStep(read(t, name+".md"), read(t, korean)) {
+			t.Errorf("%s: %s", korean, problem)
+		}
 	}
 }
 

@@ -2,9 +2,11 @@ package edge_test
 
 import (
 	"encoding/json"
+	"flag"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,8 @@ import (
 	roomapi "github.com/sluice-project/sluice/room/api"
 	topicapi "github.com/sluice-project/sluice/topic/api"
 )
+
+var update = flag.Bool("update", false, "write the types of sdk/typescript again")
 
 // whole returns an API of all three parts, whose engines are never called.
 func whole() *edge.API {
@@ -42,6 +46,25 @@ func TestOneDocument(t *testing.T) {
 		if doc.Components.Schemas.Map()[not] != nil {
 			t.Errorf("the document has %s, which is never answered", not)
 		}
+	}
+}
+
+// The types of the package for TypeScript are those of the document.
+func TestTypeScript(t *testing.T) {
+	const file = "../../sdk/typescript/types.d.ts"
+	w := httptest.NewRecorder()
+	whole().ServeHTTP(w, httptest.NewRequest(http.MethodGet, edge.DocumentPaths[0], http.NoBody))
+	types, err := edgetest.TypeScript(w.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, types, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := os.ReadFile(file); err != nil || string(found) != string(types) {
+		t.Errorf("%s is not of this API, %v: write it again with -update", file, err)
 	}
 }
 

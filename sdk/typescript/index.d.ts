@@ -1,3 +1,8 @@
+import type { Action, Created, DeadLetter, Enqueued, JobState, Json, NewAction, NewJob, Place } from "./types.js";
+export type { Action, Created, Enqueued, JobState, Json, Place } from "./types.js";
+/** Everything that the API takes and answers. */
+export type * as api from "./types.js";
+
 /** Options of everything that calls a server. */
 export interface Options {
   /** A token of the server, where it asks for one. */
@@ -6,81 +11,14 @@ export interface Options {
   attempts?: number;
 }
 
-/** JSON values. */
-export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
-
-/** What an action is created with: GET /openapi.json describes each field. */
-export interface Spec {
-  tenant: string;
-  /** The type of the jobs; give this or a target. */
-  type?: string;
-  /** The webhook that each job is sent to. */
-  target?: { name?: string; url?: string };
-  /** A repeated request with the same id creates one action. Default: a new one. */
-  id?: string;
-  class?: "high" | "normal" | "low";
-  key?: string;
-  cost?: number;
-  aggregate?: string[];
-  run_at?: string;
-  max_attempts?: number;
-  timeout_ms?: number;
-  fail_above?: number;
-  keep_results?: boolean;
-  events?: string[];
-}
+/** What an action is created with: a tenant, and a type of jobs or the target of their webhooks. */
+export type Spec = NewAction;
 
 /** What one job is enqueued with. */
-export interface Enqueue extends Omit<Spec, "id" | "aggregate" | "fail_above" | "events"> {
-  /** While a job with this key is kept, another is not enqueued. */
-  unique?: string;
-  unique_for_ms?: number;
-}
-
-/** Where an enqueued job is. */
-export interface Enqueued {
-  id: string;
-  action: string;
-  index: number;
-  duplicate: boolean;
-}
-
-/** An action with its counts. */
-export interface Action {
-  id: string;
-  tenant: string;
-  type: string;
-  status: "CREATED" | "DISPATCHED" | "RUNNING" | "AGGREGATING" | "COMPLETED" | "FAILED" | "CANCELED";
-  paused: boolean;
-  total: number | null;
-  received: number;
-  pending: number;
-  ready: number;
-  non_ready: number;
-  non_ready_reasons: { [reason: string]: number };
-  in_flight: number;
-  succeeded: number;
-  failed: number;
-  canceled: number;
-  throttled: number;
-  retried: number;
-  result: { [aggregate: string]: Json } | null;
-  error: string;
-  created_at: string;
-  finished_at: string | null;
-  estimated_finish_at: string | null;
-}
+export type Enqueue = Omit<NewJob, "payload">;
 
 /** A failed job. */
-export interface Failure {
-  id: string;
-  action: string;
-  index: number;
-  payload: Json;
-  error: string;
-  attempts: number;
-  failed_at: string;
-}
+export type Failure = DeadLetter;
 
 /** What all errors of this package are. */
 export class SluiceError extends Error {}
@@ -125,7 +63,7 @@ export class Client {
    */
   submit(payloads: Iterable<Json> | AsyncIterable<Json>, spec: Spec): Promise<Action>;
   /** Creates an action without jobs. */
-  create(spec: Spec): Promise<{ id: string; status: string }>;
+  create(spec: Spec): Promise<Created>;
   /** Uploads the payloads of an action from its first job on; those that the server has are passed over. It returns how many jobs the action has. */
   upload(id: string, payloads: Iterable<Json> | AsyncIterable<Json>): Promise<number>;
   /** Declares the upload complete: the action starts. */
@@ -136,10 +74,10 @@ export class Client {
   /** Actions in order of creation. */
   actions(filters?: { tenant?: string; status?: string }): AsyncGenerator<Action>;
   /** Where a job is and what holds it back; by default the first that has not ended. */
-  job(id: string, index?: number | "first"): Promise<{ [field: string]: Json }>;
+  job(id: string, index?: number | "first"): Promise<JobState>;
   failures(id: string): AsyncGenerator<Failure>;
   /** Creates an action of the failed jobs of one that has finished. */
-  replay(id: string): Promise<{ id: string; status: string }>;
+  replay(id: string): Promise<Created>;
   pause(id: string): Promise<Action>;
   resume(id: string): Promise<Action>;
   cancel(id: string): Promise<Action>;
@@ -192,25 +130,10 @@ export class Worker {
   stop(): void;
 }
 
-/** A visitor's place. The ticket proves it: keep it, and to yourself. */
-export interface Place {
-  ticket: string;
-  id: number;
-  status: "waiting" | "called" | "inside";
-  /** From 1; null inside, and before a lottery is drawn. */
-  position: number | null;
-  ahead: number | null;
-  estimated_wait_ms: { low: number; high: number } | null;
-  next_poll_ms: number;
-  /** The JWT of somebody inside. */
-  pass: string | null;
-  pass_expires_at: string | null;
-}
-
 /** The API of one room. A call throws Refused with status 410 where the place is gone. */
 export class Room {
   constructor(url: string, room: string, options?: Options);
-  /** Joins: inside, or in the line. visitor is your own key, which has one place; token one that your shop has signed. */
+  /** Joins: inside, or in the line. The ticket proves the place: keep it, and to yourself. visitor is your own key, which has one place; token one that your shop has signed. */
   enter(who?: { visitor?: string; token?: string }): Promise<Place>;
   /** The place of a ticket; wait is how many seconds at most to wait for a change. */
   ask(ticket: string, options?: { wait?: number }): Promise<Place>;

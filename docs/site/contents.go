@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"path"
+	"strings"
 
 	"github.com/yuin/goldmark/ast"
 	east "github.com/yuin/goldmark/extension/ast"
@@ -20,47 +22,33 @@ type (
 )
 
 // contents reads the list of pages from the table of a document: rows with a bold text begin a group, links of the
-// others are its pages, each once.
+// others are its pages, each once. It reads links as the documents have them.
 func (s *site) contents(name string) ([]group, error) {
 	index := s.documents[name]
 	if index == nil {
 		return nil, fmt.Errorf("there is no %s, whose table lists the pages", name)
 	}
-	byPage := map[string]*document{}
-	for _, d := range s.documents {
-		byPage[d.page] = d
-	}
-	groups, listed := []group{{Items: []item{{Title: "Overview", Page: index.page}}}}, map[string]bool{index.page: true}
+	groups, listed := []group{{Items: []item{{Title: "Overview", Page: index.page}}}}, map[*document]bool{index: true}
 	err := ast.Walk(index.root, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
-		row, is := node.(*east.TableRow)
-		if !is || !entering {
+		if !entering {
 			return ast.WalkContinue, nil
 		}
-		if bold, is := row.FirstChild().FirstChild().(*ast.Emphasis); is && bold.Level == 2 {
-			groups = append(groups, group{Title: textOf(bold, index.source)})
-			return ast.WalkSkipChildren, nil
-		}
-		last := &groups[len(groups)-1]
-		for _, page := range pagesIn(row, index) {
-			if d := byPage[page]; d != nil && !listed[page] {
-				listed[page] = true
-				last.Items = append(last.Items, item{Title: d.title, Page: page})
+		switch node := node.(type) {
+		case *east.TableRow:
+			if bold, is := node.FirstChild().FirstChild().(*ast.Emphasis); is && bold.Level == 2 {
+				groups = append(groups, group{Title: textOf(bold, index.source)})
 			}
-		}
-		return ast.WalkSkipChildren, nil
-	})
-	return groups, err
-}
-
-// pagesIn returns the pages that a node of a document links to; its links have been made.
-func pagesIn(node ast.Node, d *document) (pages []string) {
-	_ = ast.Walk(node, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if link, is := n.(*ast.Link); is && entering {
-			pages = append(pages, pageFrom(d.page, string(link.Destination)))
+		case *ast.Link:
+			to, _, _ := strings.Cut(string(node.Destination), "#")
+			if d := s.find(path.Join(path.Dir(name), to)); d != nil && !listed[d] {
+				listed[d] = true
+				last := &groups[len(groups)-1]
+				last.Items = append(last.Items, item{Title: d.title, Page: d.page})
+			}
 		}
 		return ast.WalkContinue, nil
 	})
-	return pages
+	return groups, err
 }
 
 // relativeTo returns the list of pages as it is shown on a page.

@@ -18,6 +18,9 @@ import (
 // sourceAt is where files are that are no documents.
 const sourceAt = "https://github.com/sluice-project/sluice/blob/main/"
 
+// errLinks heads the list of links that lead nowhere.
+var errLinks = errors.New("links that lead nowhere: correct the link, or what it leads to")
+
 // headingIDs names headings as GitHub does, so that links work there and here.
 type headingIDs struct{ ids map[string]bool }
 
@@ -89,10 +92,7 @@ func (s *site) target(d *document, to string, image bool) (string, error) {
 	if u.Path != "" {
 		name = path.Join(path.Dir(d.path), u.Path)
 	}
-	linked := s.documents[name]
-	if linked == nil {
-		linked = s.documents[path.Join(name, "README.md")]
-	}
+	linked := s.find(name)
 	if linked == nil {
 		if _, err := fs.Stat(s.files, name); err != nil {
 			return "", fmt.Errorf("%s: %w", to, errors.Unwrap(err))
@@ -113,6 +113,14 @@ func (s *site) target(d *document, to string, image bool) (string, error) {
 	return href.String(), nil
 }
 
+// find returns the document of a file, or of a folder; nil if there is none.
+func (s *site) find(name string) *document {
+	if d := s.documents[name]; d != nil {
+		return d
+	}
+	return s.documents[path.Join(name, "README.md")]
+}
+
 // relative returns the way from one file of the site to another.
 func relative(from, to string) string {
 	way, err := filepath.Rel(filepath.FromSlash(path.Dir(from)), filepath.FromSlash(to))
@@ -120,10 +128,4 @@ func relative(from, to string) string {
 		panic(err) // both are relative
 	}
 	return filepath.ToSlash(way)
-}
-
-// pageFrom reverses relative.
-func pageFrom(from, way string) string {
-	way, _, _ = strings.Cut(way, "#")
-	return path.Join(path.Dir(from), way)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	_ "embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -63,19 +62,19 @@ func build(files fs.FS, to string) (pages int, err error) {
 		return 0, err
 	}
 	s.indexFolders()
-	if err := s.link(); err != nil {
-		return 0, err
-	}
-	nav, err := s.contents("docs/README.md")
+	contents, err := s.contents("docs/README.md")
 	if err != nil {
 		return 0, err
 	}
+	if err := s.link(); err != nil {
+		return 0, err
+	}
 	for _, d := range s.documents {
-		content, err := s.render(d, nav)
+		page, err := s.render(d, contents)
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", d.path, err)
 		}
-		if err := write(to, d.page, content); err != nil {
+		if err := write(to, d.page, page); err != nil {
 			return 0, err
 		}
 	}
@@ -156,13 +155,12 @@ func parse(name string, source []byte) *document {
 		if !is {
 			continue
 		}
-		id, _ := heading.AttributeString("id")
-		name, _ := id.([]byte)
 		switch heading.Level {
 		case 1:
 			d.title = cmp.Or(d.title, textOf(heading, source))
 		case 2:
-			d.sections = append(d.sections, section{string(name), textOf(heading, source)})
+			id, _ := heading.AttributeString("id")
+			d.sections = append(d.sections, section{fmt.Sprintf("%s", id), textOf(heading, source)})
 		}
 	}
 	d.title = cmp.Or(d.title, path.Base(name))
@@ -227,6 +225,3 @@ func (s *site) render(d *document, contents []group) ([]byte, error) {
 	err := layout.Execute(&page, v)
 	return page.Bytes(), err
 }
-
-// errLinks heads the list of links that lead nowhere.
-var errLinks = errors.New("links that lead nowhere: correct the link, or what it leads to")

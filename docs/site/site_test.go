@@ -127,9 +127,9 @@ func TestLinks(t *testing.T) {
 	if page := site.files["docs/a.html"]; !strings.Contains(page, `<img src="p.svg"`) || !strings.Contains(page, `aria-current="page">A</a>`) {
 		t.Errorf("the page of docs/a.md: %s", page)
 	}
+	documents["README.md"], documents["docs/README.md"] = "# Top\n", "# Docs\n"
 	for _, wrong := range []string{"[x](b.md)", "[x](README.md#docs)\n[x](a.md#three)", "[x](#three)", "![x](q.svg)"} {
 		documents["docs/a.md"] = "# A\n\n" + wrong + "\n"
-		documents["README.md"], documents["docs/README.md"] = "# Top\n", "# Docs\n"
 		_, err := made(documents)
 		if !errors.Is(err, errLinks) || strings.Count(err.Error(), "docs/a.md: ") != 1 {
 			t.Errorf("%s: %v, want one link that leads nowhere", wrong, err)

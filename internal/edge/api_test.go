@@ -52,9 +52,11 @@ func TestOneDocument(t *testing.T) {
 // The types of the package for TypeScript are those of the document.
 func TestTypeScript(t *testing.T) {
 	const file = "../../sdk/typescript/types.d.ts"
-	w := httptest.NewRecorder()
-	whole().ServeHTTP(w, httptest.NewRequest(http.MethodGet, edge.DocumentPaths[0], http.NoBody))
-	types, err := edgetest.TypeScript(w.Body.Bytes())
+	document, err := edgetest.Read(t, whole()).MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	types, err := edgetest.TypeScript(document)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 import type { Action, Created, DeadLetter, Enqueued, JobState, Json, NewAction, NewJob, Place } from "./types.js";
 export type { Action, Created, Enqueued, JobState, Json, Place } from "./types.js";
-/** Everything that the API takes and answers. */
+/** The requests and answers of the whole API. */
 export type * as api from "./types.js";
 
 /** Options of everything that calls a server. */

@@ -1,4 +1,4 @@
-// What the API takes and answers: written by `go test ./internal/edge -run TypeScript -update` from its OpenAPI document.
+// The requests and answers of the API, by its OpenAPI document: `go test ./internal/edge -run TypeScript -update` writes this file.
 
 /** JSON values. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };

@@ -32,7 +32,7 @@ func TypeScript(document []byte) ([]byte, error) {
 		return nil, err
 	}
 	var to bytes.Buffer
-	to.WriteString("// What the API takes and answers: written by `go test ./internal/edge -run TypeScript -update` from its OpenAPI document.\n\n" +
+	to.WriteString("// The requests and answers of the API, by its OpenAPI document: `go test ./internal/edge -run TypeScript -update` writes this file.\n\n" +
 		"/** JSON values. */\nexport type Json = null | boolean | number | string | Json[] | { [key: string]: Json };\n")
 	for _, name := range slices.Sorted(maps.Keys(doc.Components.Schemas)) {
 		s := doc.Components.Schemas[name]

@@ -171,7 +171,7 @@ func TestCluster(t *testing.T) {
 	fourth.launch()
 	fourth.awaitReady()
 	c.settle(fourth, 4)
-	load.during("node 1 is drained", func() { c.sluice(fourth, "cluster", "drain", "1", "--timeout", "2m") })
+	load.during("node 1 is drained", func() { c.sluice(fourth, "cluster", "drain", "1", "--timeout", until.Limit.String()) })
 	for _, node := range c.show(fourth).Nodes {
 		if node.ID == 1 && (node.Replicas != 0 || node.Leads != 0) || node.ID == 4 && node.Replicas == 0 {
 			t.Errorf("after the drain: %+v", node)

@@ -232,7 +232,7 @@ func TestTheWaysToAServer(t *testing.T) {
 		}
 	}
 	// This certificate is not trusted.
-	s, err := Open(t.Context(), Options{URL: safe.URL(), Bulk: unlimited(), Logger: quiet})
+	s, err := Open(t.Context(), Options{URL: safe.URL(), Bulk: unlimited(), Logger: quiet, CallTimeout: patient})
 	if err == nil || strings.Contains(err.Error(), "a/b@c") || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("error is %v, want one about the certificate", err)
 	}

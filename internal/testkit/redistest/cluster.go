@@ -11,12 +11,9 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
-// The time after which the others consider a silent master failed, much longer than a busy
-// machine keeps it silent, and bounds of how long a cluster, or sentinels, take to agree.
-const (
-	nodeTimeout  = 20 * time.Second
-	agreeTimeout = 90 * time.Second
-)
+// nodeTimeout is the time after which the others consider a silent master failed, much longer than a
+// busy machine keeps it silent.
+const nodeTimeout = 20 * time.Second
 
 // slots is the number of hash slots of a Redis Cluster.
 const slots = 16_384

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/testkit/certtest"
 	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // Persist is the way a server keeps its data over a restart.
@@ -53,8 +54,8 @@ type Options struct {
 	cluster bool
 }
 
-// startTimeout bounds the start and the stop of a server.
-const startTimeout = time.Minute
+// startTimeout bounds the start of a server. It is reached only in a failure.
+const startTimeout = until.Limit
 
 // Server is a running Redis or Valkey.
 type Server struct {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -12,7 +13,7 @@ var streamCases = []testCase{
 	{"a stream takes jobs while it runs", false, streamRuns},
 	{"a stream is sealed with what it has", false, streamSeal},
 	{"jobs fill pages whose earlier jobs are done", false, streamPages},
-	{"appends at the end are each in one piece", false, streamConcurrent},
+	{"appends at the end are each in one piece, until the seal", false, streamConcurrent},
 	{"a canceled stream takes no more", false, streamCancel},
 	{"a stream leaves the events of an action", false, streamEvents},
 	{"a stream survives a restart", true, streamSurvives},
@@ -112,38 +113,67 @@ func streamPages(k *kit) {
 	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
 }
 
+// streamConcurrent appends from a crowd until one of it seals the stream.
 func streamConcurrent(k *kit) {
 	k.open(unlimited())
 	k.stream("a", 0)
-	owner := make([]int, 20*30)
 	var mu sync.Mutex
-	var callers sync.WaitGroup
-	for caller := range 20 {
-		callers.Go(func() {
-			for n := range 5 {
-				payloads := make([][]byte, 4+n) // 30 in total
-				for i := range payloads {
-					payloads[i] = fmt.Appendf(nil, "%d", caller)
-				}
-				received, err := k.store.Append(ctx, "a", bulk.AtEnd, payloads)
-				mu.Lock()
-				for i := range payloads {
-					if err == nil {
-						owner[received-1-int64(i)] += caller + 1
-					}
-				}
-				mu.Unlock()
+	owner := map[int64]string{} // by index
+	var told atomic.Int64
+	append := func(caller, jobs int) error {
+		payloads := make([][]byte, jobs)
+		for i := range payloads {
+			payloads[i] = fmt.Appendf(nil, "%d of %d", i, caller)
+		}
+		received, err := k.store.Append(ctx, "a", bulk.AtEnd, payloads)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range payloads {
+			index := received - int64(jobs-i)
+			if other, given := owner[index]; given {
+				return fmt.Errorf("index %d was given to %q and to %q", index, other, payloads[i])
 			}
+			owner[index] = string(payloads[i])
+		}
+		told.Store(max(told.Load(), received))
+		return nil
+	}
+	failures := make(chan error, 20)
+	var callers sync.WaitGroup
+	for caller := range cap(failures) {
+		callers.Go(func() {
+			var err error
+			for n := 0; err == nil && n < 10_000; n++ {
+				if caller == 0 && n == 5 {
+					_, err = k.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd})
+				}
+				before := told.Load()
+				if a, lookErr := k.store.Action(ctx, "a"); err == nil && (lookErr != nil || a.Received < before) {
+					err = fmt.Errorf("%d were received after %d were acknowledged, %w", a.Received, before, lookErr)
+				}
+				if err == nil {
+					err = append(caller, 4+n%5)
+				}
+			}
+			failures <- err
 		})
 	}
 	callers.Wait()
-	k.expect("a", where{Pending: 600})
+	for range cap(failures) {
+		k.expectRefusal(<-failures, "Append to a sealed stream")
+	}
+	a := k.action("a")
+	k.check(!a.Open && a.Total == int64(len(owner)) && a.Received == a.Total, "sealed: %+v, want it with the %d jobs that were acknowledged", a, len(owner))
 	k.admitAll()
-	jobs, err := k.store.Lease(ctx, request(600))
+	jobs, err := k.store.Lease(ctx, request(len(owner)))
 	k.must(err)
-	k.check(len(jobs) == 600, "leased %d of 600 jobs", len(jobs))
+	k.check(len(jobs) == len(owner), "leased %d of %d jobs", len(jobs), len(owner))
 	for _, j := range jobs {
-		k.check(string(j.Payload) == fmt.Sprint(owner[j.Index]-1), "job %d is of caller %s, and was said to be of %d", j.Index, j.Payload, owner[j.Index]-1)
+		k.check(string(j.Payload) == owner[j.Index], "job %d is %q, and was said to be %q", j.Index, j.Payload, owner[j.Index])
+		delete(owner, j.Index)
 	}
 }
 

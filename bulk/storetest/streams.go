@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -113,67 +114,81 @@ func streamPages(k *kit) {
 	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
 }
 
+// appendCrowd has the acknowledged jobs of a crowd that appends at the end of the stream "a".
+type appendCrowd struct {
+	*kit
+	told  atomic.Int64 // acknowledged as received
+	mu    sync.Mutex
+	owner map[int64]string // payload by index
+}
+
+// append appends jobs of one caller. Their indexes must be theirs alone.
+func (c *appendCrowd) append(caller, jobs int) error {
+	payloads := make([][]byte, jobs)
+	for i := range payloads {
+		payloads[i] = fmt.Appendf(nil, "%d of %d", i, caller)
+	}
+	received, err := c.store.Append(ctx, "a", bulk.AtEnd, payloads)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, payload := range payloads {
+		index := received - int64(jobs-i)
+		if other, given := c.owner[index]; given {
+			return fmt.Errorf("index %d was given to %q and to %q", index, other, payload)
+		}
+		c.owner[index] = string(payload)
+	}
+	c.told.Store(max(c.told.Load(), received))
+	return nil
+}
+
+// call appends until that is refused; the first caller seals the stream. The received jobs must not
+// become fewer.
+func (c *appendCrowd) call(caller int) error {
+	for n := range 10_000 {
+		if caller == 0 && n == 5 {
+			if _, err := c.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd}); err != nil {
+				return fmt.Errorf("seal: %v", err)
+			}
+		}
+		before := c.told.Load()
+		a, err := c.store.Action(ctx, "a")
+		if err != nil || a.Received < before {
+			return fmt.Errorf("%d were received after %d were acknowledged, error %v", a.Received, before, err)
+		}
+		if err := c.append(caller, 4+n%5); err != nil {
+			return err
+		}
+	}
+	return errors.New("the stream was not sealed")
+}
+
 // streamConcurrent appends from a crowd until one of it seals the stream.
 func streamConcurrent(k *kit) {
 	k.open(unlimited())
 	k.stream("a", 0)
-	var mu sync.Mutex
-	owner := map[int64]string{} // by index
-	var told atomic.Int64
-	append := func(caller, jobs int) error {
-		payloads := make([][]byte, jobs)
-		for i := range payloads {
-			payloads[i] = fmt.Appendf(nil, "%d of %d", i, caller)
-		}
-		received, err := k.store.Append(ctx, "a", bulk.AtEnd, payloads)
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for i := range payloads {
-			index := received - int64(jobs-i)
-			if other, given := owner[index]; given {
-				return fmt.Errorf("index %d was given to %q and to %q", index, other, payloads[i])
-			}
-			owner[index] = string(payloads[i])
-		}
-		told.Store(max(told.Load(), received))
-		return nil
-	}
+	c := &appendCrowd{kit: k, owner: map[int64]string{}}
 	failures := make(chan error, 20)
 	var callers sync.WaitGroup
 	for caller := range cap(failures) {
-		callers.Go(func() {
-			var err error
-			for n := 0; err == nil && n < 10_000; n++ {
-				if caller == 0 && n == 5 {
-					_, err = k.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd})
-				}
-				before := told.Load()
-				if a, lookErr := k.store.Action(ctx, "a"); err == nil && (lookErr != nil || a.Received < before) {
-					err = fmt.Errorf("%d were received after %d were acknowledged, %w", a.Received, before, lookErr)
-				}
-				if err == nil {
-					err = append(caller, 4+n%5)
-				}
-			}
-			failures <- err
-		})
+		callers.Go(func() { failures <- c.call(caller) })
 	}
 	callers.Wait()
 	for range cap(failures) {
 		k.expectRefusal(<-failures, "Append to a sealed stream")
 	}
-	a := k.action("a")
-	k.check(!a.Open && a.Total == int64(len(owner)) && a.Received == a.Total, "sealed: %+v, want it with the %d jobs that were acknowledged", a, len(owner))
+	a, jobs := k.action("a"), len(c.owner)
+	k.check(!a.Open && a.Total == int64(jobs) && a.Received == a.Total, "sealed: %+v, want it with the %d jobs that were acknowledged", a, jobs)
 	k.admitAll()
-	jobs, err := k.store.Lease(ctx, request(len(owner)))
+	leased, err := k.store.Lease(ctx, request(jobs))
 	k.must(err)
-	k.check(len(jobs) == len(owner), "leased %d of %d jobs", len(jobs), len(owner))
-	for _, j := range jobs {
-		k.check(string(j.Payload) == owner[j.Index], "job %d is %q, and was said to be %q", j.Index, j.Payload, owner[j.Index])
-		delete(owner, j.Index)
+	k.check(len(leased) == jobs, "leased %d of %d jobs", len(leased), jobs)
+	for _, j := range leased {
+		k.check(string(j.Payload) == c.owner[j.Index], "job %d is %q, and was said to be %q", j.Index, j.Payload, c.owner[j.Index])
+		delete(c.owner, j.Index)
 	}
 }
 

@@ -151,13 +151,16 @@ func (c *appendCrowd) call(caller int) error {
 	for n := range 10_000 {
 		if caller == 0 && n == 5 {
 			if _, err := c.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd}); err != nil {
-				return fmt.Errorf("seal: %v", err)
+				return fmt.Errorf("seal: %w", err)
 			}
 		}
 		before := c.told.Load()
 		a, err := c.store.Action(ctx, "a")
-		if err != nil || a.Received < before {
-			return fmt.Errorf("%d were received after %d were acknowledged, error %v", a.Received, before, err)
+		if err != nil {
+			return err
+		}
+		if a.Received < before {
+			return fmt.Errorf("%d were received after %d were acknowledged", a.Received, before)
 		}
 		if err := c.append(caller, 4+n%5); err != nil {
 			return err

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -12,7 +14,7 @@ var streamCases = []testCase{
 	{"a stream takes jobs while it runs", false, streamRuns},
 	{"a stream is sealed with what it has", false, streamSeal},
 	{"jobs fill pages whose earlier jobs are done", false, streamPages},
-	{"appends at the end are each in one piece", false, streamConcurrent},
+	{"appends at the end are each in one piece, until the seal", false, streamConcurrent},
 	{"a canceled stream takes no more", false, streamCancel},
 	{"a stream leaves the events of an action", false, streamEvents},
 	{"a stream survives a restart", true, streamSurvives},
@@ -112,38 +114,84 @@ func streamPages(k *kit) {
 	k.transition("a", bulk.Transition{Kind: bulk.Aggregate})
 }
 
+// appendCrowd has the acknowledged jobs of a crowd that appends at the end of the stream "a".
+type appendCrowd struct {
+	*kit
+	told  atomic.Int64 // acknowledged as received
+	mu    sync.Mutex
+	owner map[int64]string // payload by index
+}
+
+// append appends jobs of one caller. Their indexes must be theirs alone.
+func (c *appendCrowd) append(caller, jobs int) error {
+	payloads := make([][]byte, jobs)
+	for i := range payloads {
+		payloads[i] = fmt.Appendf(nil, "%d of %d", i, caller)
+	}
+	received, err := c.store.Append(ctx, "a", bulk.AtEnd, payloads)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, payload := range payloads {
+		index := received - int64(jobs-i)
+		if other, given := c.owner[index]; given {
+			return fmt.Errorf("index %d was given to %q and to %q", index, other, payload)
+		}
+		c.owner[index] = string(payload)
+	}
+	c.told.Store(max(c.told.Load(), received))
+	return nil
+}
+
+// call appends until that is refused; the first caller seals the stream. The received jobs must not
+// become fewer.
+func (c *appendCrowd) call(caller int) error {
+	for n := range 10_000 {
+		if caller == 0 && n == 5 {
+			if _, err := c.store.Transition(ctx, "a", bulk.Transition{Kind: bulk.Seal, Total: bulk.AtEnd}); err != nil {
+				return fmt.Errorf("seal: %w", err)
+			}
+		}
+		before := c.told.Load()
+		a, err := c.store.Action(ctx, "a")
+		if err != nil {
+			return err
+		}
+		if a.Received < before {
+			return fmt.Errorf("%d were received after %d were acknowledged", a.Received, before)
+		}
+		if err := c.append(caller, 4+n%5); err != nil {
+			return err
+		}
+	}
+	return errors.New("the stream was not sealed")
+}
+
+// streamConcurrent appends from a crowd until one of it seals the stream.
 func streamConcurrent(k *kit) {
 	k.open(unlimited())
 	k.stream("a", 0)
-	owner := make([]int, 20*30)
-	var mu sync.Mutex
+	c := &appendCrowd{kit: k, owner: map[int64]string{}}
+	failures := make(chan error, 20)
 	var callers sync.WaitGroup
-	for caller := range 20 {
-		callers.Go(func() {
-			for n := range 5 {
-				payloads := make([][]byte, 4+n) // 30 in total
-				for i := range payloads {
-					payloads[i] = fmt.Appendf(nil, "%d", caller)
-				}
-				received, err := k.store.Append(ctx, "a", bulk.AtEnd, payloads)
-				mu.Lock()
-				for i := range payloads {
-					if err == nil {
-						owner[received-1-int64(i)] += caller + 1
-					}
-				}
-				mu.Unlock()
-			}
-		})
+	for caller := range cap(failures) {
+		callers.Go(func() { failures <- c.call(caller) })
 	}
 	callers.Wait()
-	k.expect("a", where{Pending: 600})
+	for range cap(failures) {
+		k.expectRefusal(<-failures, "Append to a sealed stream")
+	}
+	a, jobs := k.action("a"), len(c.owner)
+	k.check(!a.Open && a.Total == int64(jobs) && a.Received == a.Total, "sealed: %+v, want it with the %d jobs that were acknowledged", a, jobs)
 	k.admitAll()
-	jobs, err := k.store.Lease(ctx, request(600))
+	leased, err := k.store.Lease(ctx, request(jobs))
 	k.must(err)
-	k.check(len(jobs) == 600, "leased %d of 600 jobs", len(jobs))
-	for _, j := range jobs {
-		k.check(string(j.Payload) == fmt.Sprint(owner[j.Index]-1), "job %d is of caller %s, and was said to be of %d", j.Index, j.Payload, owner[j.Index]-1)
+	k.check(len(leased) == jobs, "leased %d of %d jobs", len(leased), jobs)
+	for _, j := range leased {
+		k.check(string(j.Payload) == c.owner[j.Index], "job %d is %q, and was said to be %q", j.Index, j.Payload, c.owner[j.Index])
+		delete(c.owner, j.Index)
 	}
 }
 

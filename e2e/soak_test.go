@@ -130,15 +130,16 @@ type soak struct {
 
 const (
 	soakTenants, soakJobs = 5, 100
-	// soakKept bounds what a partition keeps, so that the data reaches its size within minutes.
-	soakKept, soakSegment = "4194304", "1048576"
+	// soakKept is what a partition keeps, beside its newest file of 64 MiB: the data reaches its size within a quarter
+	// of an hour.
+	soakKept = "4194304"
 )
 
 func newSoak(server *server) *soak {
 	s := &soak{T: server.t, server: server, target: newMoodyTarget(server.t), copies: &copyRun{T: server.t, server: server}}
 	s.admin = kadm.NewClient(server.connect())
 	for _, name := range []string{copyInput, copyOutput} {
-		server.newTopic(name, copyPartitions, "retention.bytes", soakKept, "segment.bytes", soakSegment)
+		server.newTopic(name, copyPartitions, "retention.bytes", soakKept)
 	}
 	plan := crowdPlan{
 		room: "shop", count: 1 << 30, together: 100, near: 20,
@@ -223,7 +224,7 @@ func (s *soak) produce(ctx context.Context, client *kgo.Client) {
 		for partition := range next {
 			number := next[partition]
 			next[partition]++
-			value := fmt.Appendf(nil, "%d %s", number, killPadding[:rand.N(2000)])
+			value := fmt.Appendf(nil, "%d %s", number, killPadding[:rand.N(7000)])
 			client.Produce(context.Background(), &kgo.Record{Topic: copyInput, Partition: int32(partition), Value: value}, func(r *kgo.Record, err error) {
 				if err != nil || r.Offset != number {
 					s.Errorf("%s/%d: record %d was told offset %d: %v", copyInput, partition, number, r.Offset, err)

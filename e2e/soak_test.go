@@ -131,12 +131,12 @@ type soak struct {
 const (
 	soakTenants, soakJobs = 5, 100
 	// soakKept is what a partition keeps, beside its newest file of 64 MiB: the data reaches its size within a quarter
-	// of an hour.
-	soakKept = "4194304"
+	// of an hour. The copy is fewer than soakBehind records behind, which are kept.
+	soakKept, soakBehind = "4194304", 500
 )
 
 func newSoak(server *server) *soak {
-	s := &soak{T: server.t, server: server, target: newMoodyTarget(server.t), copies: &copyRun{T: server.t, server: server}}
+	s := &soak{T: server.t, server: server, target: newMoodyTarget(server.t), copies: &copyRun{T: server.t, server: server, polled: 64 << 10}}
 	s.admin = kadm.NewClient(server.connect())
 	for _, name := range []string{copyInput, copyOutput} {
 		server.newTopic(name, copyPartitions, "retention.bytes", soakKept)
@@ -223,6 +223,9 @@ func (s *soak) produce(ctx context.Context, client *kgo.Client) {
 		}
 		for partition := range next {
 			number := next[partition]
+			if number-s.read[partition].Load() >= soakBehind {
+				continue
+			}
 			next[partition]++
 			value := fmt.Appendf(nil, "%d %s", number, killPadding[:rand.N(7000)])
 			client.Produce(context.Background(), &kgo.Record{Topic: copyInput, Partition: int32(partition), Value: value}, func(r *kgo.Record, err error) {

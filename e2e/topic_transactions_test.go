@@ -43,7 +43,7 @@ func TestTransactionsKill(t *testing.T) {
 	if err := produced.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	run := &copyRun{T: t, server: s}
+	run := &copyRun{T: t, server: s, polled: 2000}
 	ctx, stop := context.WithCancel(t.Context())
 	var programs sync.WaitGroup
 	defer programs.Wait()
@@ -51,11 +51,16 @@ func TestTransactionsKill(t *testing.T) {
 	for number := range 2 {
 		programs.Go(func() { run.program(ctx, number) })
 	}
-	for range kills {
+	for kill := range kills {
 		before := run.committed.Load()
 		until.True(t, "transactions are committed", func() bool { return run.committed.Load() >= before+2 || run.copied.Load() >= int64(inputs) })
 		<-time.After(rand.N(300 * time.Millisecond))
 		s.kill()
+		if kill%3 == 0 { // also while it starts
+			s.launch()
+			<-time.After(rand.N(250 * time.Millisecond))
+			s.kill()
+		}
 		s.start()
 	}
 	run.awaitCopied()
@@ -67,7 +72,9 @@ func TestTransactionsKill(t *testing.T) {
 // copyRun is what the copying programs have done.
 type copyRun struct {
 	*testing.T
-	server            *server
+	server *server
+	// polled is how many bytes of a partition are polled at a time.
+	polled            int32
 	committed, copied atomic.Int64 // transactions, and records in them
 }
 
@@ -78,7 +85,7 @@ func (r *copyRun) program(ctx context.Context, number int) {
 			kgo.SeedBrokers(r.server.kafka), kgo.TransactionalID(fmt.Sprint("copier-", number)), kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics(copyInput),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 			kgo.SessionTimeout(6*time.Second), kgo.TransactionTimeout(5*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-			kgo.FetchMaxPartitionBytes(2000),
+			kgo.FetchMaxPartitionBytes(r.polled),
 		)
 		if err != nil {
 			r.Error(err)

@@ -7,7 +7,7 @@ SHELL := bash
 BIN ?= bin
 # The bytes that the stripped binary may have.
 SIZE := 60000000
-# How long "make soak" goes on, in seconds, and how long each round's chaos in a cluster.
+# How long "make soak" and "make repeat" go on, in seconds, and how long each round's chaos in a cluster.
 SOAK ?= 3600
 CHAOS ?= 10m
 # How long each fuzz target runs in "make test-all".
@@ -123,7 +123,11 @@ test-beside:
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
-soak: need-race need-kcat need-redis need-ip need-proxies ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
+soak: ## All parts together, with faults of every kind, for SOAK=3600 seconds
+	go test -count=1 -tags long -run TestSoak -v -timeout 0 -ldflags '-X $(MODULE)/e2e.soakSeconds=$(SOAK)' ./e2e
+
+.PHONY: repeat
+repeat: need-race need-kcat need-redis need-ip need-proxies ## Repeat the longer tests and fuzzing, each round with new seeds, for SOAK=3600 seconds
 	@end=$$(( $$(date +%s) + $(SOAK) )); round=0; \
 	while (( $$(date +%s) < end )); do \
 		round=$$(( round + 1 )); echo "round $$round"; \

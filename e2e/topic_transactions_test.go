@@ -43,7 +43,7 @@ func TestTransactionsKill(t *testing.T) {
 	if err := produced.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	run := &copyRun{T: t, server: s, ends: s.topicEnds(copyInput), admin: kadm.NewClient(s.connect())}
+	run := &copyRun{T: t, server: s, polled: 2000, ends: s.topicEnds(copyInput), admin: kadm.NewClient(s.connect())}
 	ctx, stop := context.WithCancel(t.Context())
 	var programs sync.WaitGroup
 	defer programs.Wait()
@@ -51,11 +51,16 @@ func TestTransactionsKill(t *testing.T) {
 	for number := range 2 {
 		programs.Go(func() { run.program(ctx, number) })
 	}
-	for range kills {
+	for kill := range kills {
 		before := run.committed.Load()
 		until.True(t, "transactions are committed, or nothing is left to copy", func() bool { return run.committed.Load() >= before+2 || run.behind() == nil })
 		<-time.After(rand.N(300 * time.Millisecond))
 		s.kill()
+		if kill%3 == 0 { // also while it starts
+			s.launch()
+			<-time.After(rand.N(250 * time.Millisecond))
+			s.kill()
+		}
 		s.start()
 	}
 	until.Succeeds(t, "all input is copied", run.behind)
@@ -68,6 +73,7 @@ func TestTransactionsKill(t *testing.T) {
 type copyRun struct {
 	*testing.T
 	server    *server
+	polled    int32           // bytes of a partition at a time
 	ends      map[int32]int64 // of the input
 	admin     *kadm.Client
 	committed atomic.Int64 // transactions whose commit was answered
@@ -80,7 +86,7 @@ func (r *copyRun) program(ctx context.Context, number int) {
 			kgo.SeedBrokers(r.server.kafka), kgo.TransactionalID(fmt.Sprint("copier-", number)), kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics(copyInput),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 			kgo.SessionTimeout(6*time.Second), kgo.TransactionTimeout(5*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-			kgo.FetchMaxPartitionBytes(2000),
+			kgo.FetchMaxPartitionBytes(r.polled),
 		)
 		if err != nil {
 			r.Error(err)

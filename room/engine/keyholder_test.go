@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,6 +66,41 @@ func TestUnknownKeysWaitForAHangingStoreTogether(t *testing.T) {
 		crowd.Wait()
 		if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("50 who came together waited for %v", took)
+		}
+	})
+}
+
+// An answer has the ticket that was shown, unless a newer key signs it, or it is bound from now on.
+func TestTicketsOfAnswers(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, r *rig) {
+		settings := teller(1)
+		r.put("shop", settings)
+		r.enter("shop")
+		shown := r.enter("shop").Ticket
+		client := netip.MustParseAddr("192.0.2.1")
+		for _, step := range []struct {
+			name   string
+			change func() error
+			same   bool
+		}{
+			{"nothing changed", func() error { return nil }, true},
+			{"a newer key", func() error { return r.RotateKeys(ctx) }, false},
+			{"since then", func() error { return nil }, true},
+			{"bound to clients", func() error {
+				settings.BindTickets = true
+				r.put("shop", settings)
+				return nil
+			}, false},
+			{"since then", func() error { return nil }, true},
+		} {
+			if err := step.change(); err != nil {
+				t.Fatal(err)
+			}
+			a, err := r.Ask(ctx, "shop", shown, client)
+			if err != nil || (a.Ticket == shown) != step.same {
+				t.Errorf("%s: the ticket %s is followed by %s, %v; the same: want %v", step.name, shown, a.Ticket, err, step.same)
+			}
+			shown = a.Ticket
 		}
 	})
 }

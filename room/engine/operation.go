@@ -22,6 +22,9 @@ type operation struct {
 	terms  room.Terms
 	// now is an estimate of the store's time, never ahead of it.
 	now time.Time
+	// shown is the ticket that the visitor has shown, with its text; zero: none.
+	shown     Ticket
+	shownText string
 }
 
 // opExpire is the kind of the operation that does not use the room.
@@ -78,7 +81,7 @@ func (e *Engine) begin(ctx context.Context, name string) (operation, error) {
 		e.clock.observe(now)
 	}
 	r := k.at(now)
-	return operation{k, r, ring, terms(r, now, e.outbox()), now}, nil
+	return operation{cached: k, room: r, ring: ring, terms: terms(r, now, e.outbox()), now: now}, nil
 }
 
 // retriable reports whether a loop should go on after an error of the store.

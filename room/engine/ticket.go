@@ -137,3 +137,14 @@ func (k *Keyring) ParseTicket(r *Room, text string) (Ticket, error) {
 	t.Proven = body[0] == ticketProven
 	return t, nil
 }
+
+// newestSigned reports whether the newest key signed a ticket, which ParseTicket accepts.
+func (k *Keyring) newestSigned(text string) bool {
+	const letters = 8 // of the version, the key's ID and a byte of the number
+	var head [letters * 6 / 8]byte
+	if len(text) < letters {
+		return false
+	}
+	_, err := ticketText.Decode(head[:], []byte(text[:letters]))
+	return err == nil && binary.BigEndian.Uint32(head[1:]) == k.newest.id
+}

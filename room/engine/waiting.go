@@ -238,6 +238,7 @@ func (e *Engine) parse(ctx context.Context, op *operation, text string, client n
 	if err != nil {
 		return Ticket{}, err
 	}
+	op.shown, op.shownText = ticket, text
 	if ticket.Client, err = bound(op.room, ticket.Client, client); err != nil {
 		return Ticket{}, fmt.Errorf("%w: %w", ErrBadTicket, err)
 	}
@@ -297,7 +298,7 @@ func (e *Engine) answer(op *operation, ticket Ticket, place room.Place) (Answer,
 			return Answer{}, err
 		}
 	}
-	a.Ticket = op.ring.SignTicket(op.room, ticket)
+	a.Ticket = op.sign(ticket)
 	isDrawn := place.Drawn && drawn(op.room, place.Now)
 	if isDrawn {
 		number := room.Draw(op.room.Seed, ticket.Nonce)
@@ -311,6 +312,15 @@ func (e *Engine) answer(op *operation, ticket Ticket, place room.Place) (Answer,
 	}
 	e.estimate(op, &a, place)
 	return a, nil
+}
+
+// sign returns a ticket as text, signed with the newest key: that which the visitor has shown, if it is
+// the same.
+func (op *operation) sign(ticket Ticket) string {
+	if ticket == op.shown && op.ring.newestSigned(op.shownText) {
+		return op.shownText
+	}
+	return op.ring.SignTicket(op.room, ticket)
 }
 
 // checkKey returns a *KeyError if a text is no key of a visitor.

@@ -103,8 +103,8 @@ func (m *operation) slide(g *activeVisitor) {
 
 // Renew implements room.Store.
 func (s *Store) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer) (place room.Place, err error) {
-	m, err := s.begin(ctx, terms)
-	if err != nil {
+	var m operation
+	if err := s.begin(ctx, &m, terms); err != nil {
 		return room.Place{}, err
 	}
 	defer func() { place.Number = bearer.Number }()
@@ -134,8 +134,8 @@ func (s *Store) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer)
 // Clear implements room.Store. It writes more than spillBytes in steps, under the room's
 // lock.
 func (s *Store) Clear(ctx context.Context, terms room.Terms) error {
-	m, err := s.begin(ctx, terms)
-	if err != nil {
+	var m operation
+	if err := s.begin(ctx, &m, terms); err != nil {
 		return err
 	}
 	for n := 1; m.rs.actives.len() > 0; n++ {

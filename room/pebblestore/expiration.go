@@ -12,8 +12,8 @@ import (
 // Expire implements room.Store. It takes active visitors in the order of their ends, and
 // waiting ones by the buckets of silence.go.
 func (s *Store) Expire(ctx context.Context, terms room.Terms) (room.Due, error) {
-	m, err := s.begin(ctx, terms)
-	if err != nil {
+	var m operation
+	if err := s.begin(ctx, &m, terms); err != nil {
 		return room.Due{}, err
 	}
 	rs := m.rs

@@ -37,19 +37,20 @@ type operation struct {
 	err   error
 }
 
-// begin finds the room of an operation and locks it. The operation must be ended with commit or
-// cancel.
-func (s *Store) begin(ctx context.Context, terms room.Terms) (*operation, error) {
+// begin finds the room of an operation, which is m, and locks it. The operation must be ended with
+// commit or cancel. The caller provides m so that it stays on the stack: it is larger than all else
+// that an Ask allocates.
+func (s *Store) begin(ctx context.Context, m *operation, terms room.Terms) error {
 	rs, err := s.enter(ctx, terms.Room)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m := &operation{s: s, rs: rs, terms: terms, now: s.clock.now()}
+	*m = operation{s: s, rs: rs, terms: terms, now: s.clock.now()}
 	if rs.record.Revision != terms.Revision {
 		m.cancel()
-		return nil, room.ErrStale
+		return room.ErrStale
 	}
-	return m, nil
+	return nil
 }
 
 // enter finds a room, keeps the database open, and locks the room.

@@ -8,8 +8,8 @@ import (
 
 // Enter implements room.Store.
 func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arrival) (room.Place, error) {
-	m, err := s.begin(ctx, terms)
-	if err != nil {
+	var m operation
+	if err := s.begin(ctx, &m, terms); err != nil {
 		return room.Place{}, err
 	}
 	rs := m.rs
@@ -20,7 +20,7 @@ func (s *Store) Enter(ctx context.Context, terms room.Terms, arrival room.Arriva
 			return place, m.commit()
 		}
 	}
-	err = terms.MayEnter(m.now, rs.waiting)
+	err := terms.MayEnter(m.now, rs.waiting)
 	if err == nil {
 		err = s.disk.Check(moment(m.now), entryBytes)
 	}
@@ -68,8 +68,8 @@ func (m *operation) arrive(arrival room.Arrival) int64 {
 
 // Ask implements room.Store.
 func (s *Store) Ask(ctx context.Context, terms room.Terms, bearers []room.Bearer, claim bool) ([]room.Place, error) {
-	m, err := s.begin(ctx, terms)
-	if err != nil {
+	var m operation
+	if err := s.begin(ctx, &m, terms); err != nil {
 		return nil, err
 	}
 	places := make([]room.Place, len(bearers))
@@ -108,8 +108,8 @@ func (m *operation) ask(number int64, claim bool) room.Place {
 
 // Leave implements room.Store.
 func (s *Store) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer, reason room.Reason) (room.Place, error) {
-	m, err := s.begin(ctx, terms)
-	if err != nil {
+	var m operation
+	if err := s.begin(ctx, &m, terms); err != nil {
 		return room.Place{}, err
 	}
 	number := m.numberOf(bearer)
@@ -136,8 +136,8 @@ func slotFor(reason room.Reason) slot {
 
 // Find implements room.Store.
 func (s *Store) Find(ctx context.Context, terms room.Terms, key room.Key) (int64, error) {
-	m, err := s.begin(ctx, terms)
-	if err != nil {
+	var m operation
+	if err := s.begin(ctx, &m, terms); err != nil {
 		return 0, err
 	}
 	number := m.rs.keys.find(key)

@@ -6,12 +6,13 @@
 -- ARGV[6] and on: numbers, each followed by a fingerprint
 local claim, ttl, sliding = ARGV[3] == '1', tonumber(ARGV[4]), ARGV[5] == '1'
 local answer = {OK, now}
+local nowText = string.format('%d', now) -- Redis would print the number with 17 digits
 
 -- Nearly all visitors who ask are in the line or inside: both take a short path.
 local aside = call('ZCARD', ASIDE) > 0
 
 local function inLine(number, member, rank)
-  call('HSET', bucketOf('asked', number), fieldOf(number), now)
+  call('HSET', bucketOf('asked', number), fieldOf(number), nowText)
   local score, byLot, lane = number, 0, 0
   if drawn or lanes > 0 then
     score = call('ZSCORE', LINE, member)

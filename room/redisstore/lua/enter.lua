@@ -27,14 +27,19 @@ local function entered(number, new)
   answer[n + 1], answer[n + 2], answer[n + 3] = OK, tonumber(number), new
 end
 
-local waiting = call('ZCARD', LINE) + call('ZCARD', ASIDE) - call('ZCARD', CALLED)
+local standing -- how many are in the line and aside
+local function count() standing = call('ZCARD', LINE) + call('ZCARD', ASIDE) end
+count()
+local waiting = standing - call('ZCARD', CALLED)
 local bucket -- the last that is in DUE since now
 local full = false -- nobody else can be called here: nobody leaves
 
--- putInLine puts a new visitor at the end of the line.
+-- putInLine puts a new visitor at the end of the line. Numbers go to Redis as text where there is one:
+-- it would print the others with 17 digits.
+local nowText = string.format('%d', now)
 local function putInLine(number, key, draw, fingerprint, lane)
   local member, field = memberOf(number), fieldOf(number)
-  local score = lane * LANE + room.number
+  local score = lane == 0 and number or lane * LANE + room.number
   if lane > lanes then
     set('lanes', lane)
     lanes = lane
@@ -45,7 +50,7 @@ local function putInLine(number, key, draw, fingerprint, lane)
     drawn = true
   end
   call('ZADD', LINE, score, member)
-  call('HSET', bucketOf('asked', number), field, now)
+  call('HSET', bucketOf('asked', number), field, nowText)
   if bucket ~= number:sub(1, -3) then
     bucket = number:sub(1, -3)
     call('ZADD', DUE, 'LT', now, bucket)
@@ -65,6 +70,7 @@ local function enter(key, draw, claim, fingerprint, lane)
   local known = key ~= '' and call('HGET', keyPlace(key))
   if known then
     asked(known, claim, ttl, sliding)
+    count()
     entered(known, 0)
     placeOf(answer, known)
     return
@@ -77,23 +83,28 @@ local function enter(key, draw, claim, fingerprint, lane)
   set('number', room.number + 1)
   local number = string.format('%d', room.number)
   local member, score = putInLine(number, key, draw, fingerprint, lane)
-  waiting = waiting + 1
+  waiting, standing = waiting + 1, standing + 1
+  local still = true -- nobody was called or skipped
   if not full then
     local calls
     calls, full = callNow(tick)
     waiting = waiting - calls
+    still = full and calls == 0
+  end
+  if not still then
+    asked(number, claim, ttl, sliding)
+    count()
   end
   entered(number, 1)
-  -- Nearly all visitors who enter wait, in no lottery: the ask is recorded already.
-  local rank = score > 0 and call('ZRANK', LINE, member)
-  if not rank then
-    asked(number, claim, ttl, sliding)
+  -- Nearly all visitors who enter wait, in no lottery and no lane: all others are ahead, and the ask is
+  -- recorded already.
+  if not still or lanes > 0 or score ~= number then
     placeOf(answer, number)
     return
   end
-  rank = within(LINE, rank, score)
-  if call('ZCARD', ASIDE) > 0 then rank = rank + before(ASIDE, score, member) end
-  for _, value in ipairs({WAITING, rank, 0, 0, 0, 0, lane}) do answer[#answer + 1] = value end
+  local n = #answer
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = WAITING, standing - 1, 0, 0
+  answer[n + 5], answer[n + 6], answer[n + 7] = 0, 0, 0
 end
 
 for i = 18, #ARGV - 1, 5 do enter(ARGV[i], ARGV[i + 1], ARGV[i + 2] == '1', ARGV[i + 3], tonumber(ARGV[i + 4])) end

@@ -66,7 +66,7 @@ type Options struct {
 type Server struct {
 	options  Options
 	mux      *http.ServeMux
-	handler  http.Handler // answers all requests: the mux, with the shortcut of the API, or that of NewFront
+	handler  http.Handler // answers all requests: the mux, or that of NewFront
 	registry *prometheus.Registry
 	ready    readiness
 	streams  streams
@@ -141,7 +141,6 @@ func (s *Server) API() *edge.API {
 	if s.api == nil {
 		s.api = edge.NewGuarded(s.guard)
 		s.api.Mount(s.Handle)
-		s.handler = s.api.Shortcut(s.mux)
 	}
 	return s.api
 }

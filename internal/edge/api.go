@@ -155,21 +155,6 @@ func (b binding) Handle(op *huma.Operation, handler func(huma.Context)) {
 	})
 }
 
-// Shortcut returns a handler that serves requests for operations, and leaves all others to a mux on which
-// the API is mounted: so these requests are routed once. Paths that the mux would clean are left to it too.
-func (a *API) Shortcut(mux http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/v1/") && !strings.Contains(r.URL.Path, "/.") {
-			var found values
-			if here := a.routes.find(r.URL, &found); here != nil {
-				here.answer(found, w, r, false)
-				return
-			}
-		}
-		mux.ServeHTTP(w, r)
-	})
-}
-
 // ServeHTTP implements http.Handler.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var found values

@@ -49,37 +49,6 @@ func TestOneDocument(t *testing.T) {
 	}
 }
 
-// The shortcut past a mux changes no answer, and serves what it can without the mux.
-func TestShortcut(t *testing.T) {
-	api, mux, routed := whole(), http.NewServeMux(), 0
-	api.Mount(mux.Handle)
-	shortcut := api.Shortcut(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		routed++
-		mux.ServeHTTP(w, r)
-	}))
-	for _, test := range []struct {
-		path   string
-		status int
-		routed int
-	}{
-		{"/v1/rooms/a/visitors", http.StatusMethodNotAllowed, 0},
-		{"/v1/rooms/a/../visitors", http.StatusTemporaryRedirect, 1},
-		{"/v1/rooms/%2e%2e/visitors", http.StatusMethodNotAllowed, 1},
-		{"/v1/rooms//visitors", http.StatusTemporaryRedirect, 1},
-		{"/v1/nothing", http.StatusNotFound, 1},
-		{"/elsewhere", http.StatusNotFound, 1},
-	} {
-		routed = 0
-		request := func() *http.Request { return httptest.NewRequest(http.MethodPatch, test.path, nil) }
-		got, want := httptest.NewRecorder(), httptest.NewRecorder()
-		shortcut.ServeHTTP(got, request())
-		mux.ServeHTTP(want, request())
-		if got.Code != want.Code || got.Body.String() != want.Body.String() || got.Code != test.status || routed != test.routed {
-			t.Errorf("%s: status %d, %d times by the mux; the mux says %d, want %d and %d times", test.path, got.Code, routed, want.Code, test.status, test.routed)
-		}
-	}
-}
-
 // The types of the package for TypeScript are those of the document.
 func TestTypeScript(t *testing.T) {
 	const file = "../../sdk/typescript/types.d.ts"

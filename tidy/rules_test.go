@@ -120,11 +120,11 @@ var packages = map[string]rule{
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},
-	"room/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem", "lifecycle", "room", "room/engine", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
+	"room/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem", "internal/tracing", "lifecycle", "room", "room/engine", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
 	"room/watch":      {imports: []string{"internal/ranks", "lifecycle", "room", "room/engine"}, refuses: []string{pebble, redis}},
 	"room/gate": {
-		imports: []string{"room", "room/engine", "room/proxied", "room/watch"},
-		refuses: []string{pebble, redis},
+		imports: []string{"internal/tracing", "room", "room/engine", "room/proxied", "room/watch"},
+		refuses: []string{pebble, redis, otelSDK, otelExporters},
 	},
 	"room/pebblestore": {imports: []string{"internal/pebblekv", "internal/ranks", "room"}, refuses: []string{"net"}},
 	"room": {
@@ -133,7 +133,7 @@ var packages = map[string]rule{
 	},
 	"room/engine": {
 		imports: []string{"internal/autorate", "internal/clientnet", "internal/cron", "lifecycle", "room"},
-		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
+		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13", otelSDK, otelExporters},
 	},
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},
 	"room/storetest":         {imports: []string{"internal/testkit/rapidtest", "room"}, testOnly: true, virtualTime: true},

@@ -98,16 +98,17 @@ var packages = map[string]rule{
 	"topic/group":        {imports: []string{"lifecycle", "topic", "topic/catalog", "topic/group/assign", "topic/share"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/group/assign": {imports: []string{"topic"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/share":        {imports: []string{"topic"}, refuses: []string{"net", "os", nats, cel}},
+	"topic/spans":        {refuses: []string{"net", "os", nats, cel, otelSDK, otelExporters}},
 	"topic/txn":          {imports: []string{"lifecycle", "topic", "topic/catalog"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/broker": {
-		imports: []string{"lifecycle", "topic", "topic/catalog", "topic/compact", "topic/delay", "topic/group", "topic/group/assign", "topic/share", "topic/txn", "topic/view"},
-		refuses: []string{"net", "os", nats, cel, "github.com/spf13"},
+		imports: []string{"lifecycle", "topic", "topic/catalog", "topic/compact", "topic/delay", "topic/group", "topic/group/assign", "topic/share", "topic/spans", "topic/txn", "topic/view"},
+		refuses: []string{"net", "os", nats, cel, "github.com/spf13", otelSDK, otelExporters},
 	},
 	"topic/migrate": {imports: []string{"internal/clusterkey", "lifecycle", "topic", "topic/catalog", "topic/compact", "topic/delay", "topic/group", "topic/txn"}, refuses: []string{nats, cel}},
 
 	"topic/kafka": {
-		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/group/assign", "topic/kafka/auth", "topic/share", "topic/txn", "topic/view"},
-		refuses: []string{nats},
+		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/group/assign", "topic/kafka/auth", "topic/share", "topic/spans", "topic/txn", "topic/view"},
+		refuses: []string{nats, otelSDK, otelExporters},
 	},
 
 	"topic/kafka/auth":      {},

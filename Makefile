@@ -166,7 +166,7 @@ generate: ## Write again what is generated from the code
 	go run ./cmd/sluice demo --top 3 | go run ./internal/termsvg -title 'sluice demo --top 3' > docs/demo.svg.new
 	mv docs/demo.svg.new docs/demo.svg
 	go test ./access -run RolesInTheDocs -update
-	go test ./internal/edge -run TypeScript -update
+	go test ./internal/edge -run Types -update
 	go test -tags long ./tidy -run Notices -update
 	cd deploy/kubernetes && go test . -run Chart -update
 

@@ -109,7 +109,7 @@ func (c *Config) tracingSettings() []Setting {
 			Usage: "URL of a collector that traces are sent to as OTLP over HTTP, such as http://127.0.0.1:4318; " +
 				"off: none; not set: the value of OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT, if any"},
 		{Key: "tracing.sample_ratio", field: &t.SampleRatio, Default: "1", Zero: "only traces that callers keep", check: checkRatio,
-			Usage: "share of actions that are traced, up to 1; where a request has a traceparent, the traceparent decides"},
+			Usage: "share of new traces that are kept, up to 1; where a request has a traceparent, the traceparent decides"},
 		{Key: "tracing.headers", field: &t.Headers, Secret: true,
 			Usage: "headers of the requests to the collector, such as authorization=Bearer%20TOKEN; name=value, separated by commas, values percent-encoded"},
 	}

@@ -98,16 +98,17 @@ var packages = map[string]rule{
 	"topic/group":        {imports: []string{"lifecycle", "topic", "topic/catalog", "topic/group/assign", "topic/share"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/group/assign": {imports: []string{"topic"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/share":        {imports: []string{"topic"}, refuses: []string{"net", "os", nats, cel}},
+	"topic/spans":        {refuses: []string{"net", "os", nats, cel, otelSDK, otelExporters}},
 	"topic/txn":          {imports: []string{"lifecycle", "topic", "topic/catalog"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/broker": {
-		imports: []string{"lifecycle", "topic", "topic/catalog", "topic/compact", "topic/delay", "topic/group", "topic/group/assign", "topic/share", "topic/txn", "topic/view"},
-		refuses: []string{"net", "os", nats, cel, "github.com/spf13"},
+		imports: []string{"lifecycle", "topic", "topic/catalog", "topic/compact", "topic/delay", "topic/group", "topic/group/assign", "topic/share", "topic/spans", "topic/txn", "topic/view"},
+		refuses: []string{"net", "os", nats, cel, "github.com/spf13", otelSDK, otelExporters},
 	},
 	"topic/migrate": {imports: []string{"internal/clusterkey", "lifecycle", "topic", "topic/catalog", "topic/compact", "topic/delay", "topic/group", "topic/txn"}, refuses: []string{nats, cel}},
 
 	"topic/kafka": {
-		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/group/assign", "topic/kafka/auth", "topic/share", "topic/txn", "topic/view"},
-		refuses: []string{nats},
+		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/group/assign", "topic/kafka/auth", "topic/share", "topic/spans", "topic/txn", "topic/view"},
+		refuses: []string{nats, otelSDK, otelExporters},
 	},
 
 	"topic/kafka/auth":      {},
@@ -120,11 +121,11 @@ var packages = map[string]rule{
 	"topic/storetest": {imports: []string{"topic"}, testOnly: true},
 	"room/client":     {imports: []string{"room", "internal/jsonclient"}, refuses: []string{pebble, redis}},
 	"room/proxied":    {refuses: []string{pebble, redis}},
-	"room/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem", "lifecycle", "room", "room/engine", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
+	"room/api":        {imports: []string{"access", "internal/edge", "internal/edge/problem", "internal/tracing", "lifecycle", "room", "room/engine", "room/proxied", "room/watch"}, refuses: []string{pebble, redis}},
 	"room/watch":      {imports: []string{"internal/ranks", "lifecycle", "room", "room/engine"}, refuses: []string{pebble, redis}},
 	"room/gate": {
-		imports: []string{"room", "room/engine", "room/proxied", "room/watch"},
-		refuses: []string{pebble, redis},
+		imports: []string{"internal/tracing", "room", "room/engine", "room/proxied", "room/watch"},
+		refuses: []string{pebble, redis, otelSDK, otelExporters},
 	},
 	"room/pebblestore": {imports: []string{"internal/pebblekv", "internal/ranks", "room"}, refuses: []string{"net"}},
 	"room": {
@@ -133,7 +134,7 @@ var packages = map[string]rule{
 	},
 	"room/engine": {
 		imports: []string{"internal/autorate", "internal/clientnet", "internal/cron", "lifecycle", "room"},
-		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13"},
+		refuses: []string{"net/http", "os", pebble, redis, "github.com/spf13", otelSDK, otelExporters},
 	},
 	"room/redisstore":        {imports: []string{"internal/rediskv", "room"}, refuses: []string{pebble}},
 	"room/storetest":         {imports: []string{"internal/testkit/rapidtest", "room"}, testOnly: true, virtualTime: true},

@@ -18,7 +18,7 @@ import (
 	topicapi "github.com/sluice-project/sluice/topic/api"
 )
 
-var update = flag.Bool("update", false, "write the types of sdk/typescript again")
+var update = flag.Bool("update", false, "write the types of the packages in sdk again")
 
 // whole returns an API of all three parts, whose engines are never called.
 func whole() *edge.API {
@@ -49,24 +49,27 @@ func TestOneDocument(t *testing.T) {
 	}
 }
 
-// The types of the package for TypeScript are those of the document.
-func TestTypeScript(t *testing.T) {
-	const file = "../../sdk/typescript/types.d.ts"
+// The types of the packages for TypeScript and Python are those of the document.
+func TestTypes(t *testing.T) {
 	document, err := edgetest.Read(t, whole()).MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	types, err := edgetest.TypeScript(document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(file, types, 0o644); err != nil {
-			t.Fatal(err)
+	for file, write := range map[string]func([]byte) ([]byte, error){
+		"../../sdk/typescript/types.d.ts": edgetest.TypeScript, "../../sdk/python/sluice/types.py": edgetest.Python,
+	} {
+		types, err := write(document)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
 		}
-	}
-	if found, err := os.ReadFile(file); err != nil || string(found) != string(types) {
-		t.Errorf("%s is not of this API, %v: write it again with -update", file, err)
+		if *update {
+			if err := os.WriteFile(file, types, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found, err := os.ReadFile(file); err != nil || string(found) != string(types) {
+			t.Errorf("%s is not of this API, %v: write it again with -update", file, err)
+		}
 	}
 }
 

@@ -1,7 +1,9 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -35,14 +37,14 @@ func Incoming(ctx context.Context, header http.Header) (context.Context, trace.S
 type Served struct{ span trace.Span }
 
 // Serve starts the span of a request, a child of the span context of ctx. The route
-// is the pattern of the path, such as /v1/actions/{id}.
+// is the pattern of the path, such as /v1/actions/{id}; "" if there is none.
 func Serve(ctx context.Context, tracer trace.Tracer, r *http.Request, route string, links ...trace.Link) (context.Context, Served) {
 	scheme := "http"
 	if r.TLS != nil {
 		scheme = "https"
 	}
 	attributes := []attribute.KeyValue{
-		semconv.HTTPRequestMethodKey.String(method(r.Method)), semconv.HTTPRoute(route), semconv.URLPath(valid(r.URL.Path)),
+		semconv.HTTPRequestMethodKey.String(method(r.Method)), semconv.URLPath(valid(r.URL.Path)),
 		semconv.URLScheme(scheme), semconv.NetworkProtocolVersion(protocol(r)),
 	}
 	attributes = append(attributes, server(r.Host)...)
@@ -52,7 +54,12 @@ func Serve(ctx context.Context, tracer trace.Tracer, r *http.Request, route stri
 	if agent := r.UserAgent(); agent != "" {
 		attributes = append(attributes, semconv.UserAgentOriginal(valid(agent)))
 	}
-	ctx, span := tracer.Start(ctx, method(r.Method)+" "+route, trace.WithSpanKind(trace.SpanKindServer),
+	name := method(r.Method)
+	if route != "" {
+		name += " " + route
+		attributes = append(attributes, semconv.HTTPRoute(route))
+	}
+	ctx, span := tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer),
 		trace.WithAttributes(attributes...), trace.WithLinks(links...))
 	return ctx, Served{span}
 }
@@ -106,3 +113,33 @@ func protocol(r *http.Request) string {
 	}
 	return strconv.Itoa(r.ProtoMajor) + "." + strconv.Itoa(r.ProtoMinor)
 }
+
+// Writer is an answer whose status the span of the request ends with.
+type Writer struct {
+	http.ResponseWriter
+	// Status is that of the answer; 0 until it has begun.
+	Status int
+}
+
+// WriteHeader implements http.ResponseWriter. Answers of 1xx come before the final one, except 101.
+func (w *Writer) WriteHeader(status int) {
+	if w.Status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+		w.Status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *Writer) Write(p []byte) (int, error) {
+	w.Status = cmp.Or(w.Status, http.StatusOK)
+	return w.ResponseWriter.Write(p)
+}
+
+// ReadFrom implements io.ReaderFrom, so that files are still sent by the kernel.
+func (w *Writer) ReadFrom(source io.Reader) (int64, error) {
+	w.Status = cmp.Or(w.Status, http.StatusOK)
+	return io.Copy(w.ResponseWriter, source)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/sluice-project/sluice/internal/edge"
+	"github.com/sluice-project/sluice/internal/tracing"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/watch"
@@ -78,6 +80,12 @@ func WithTrustedProxies(proxies []netip.Prefix) Option {
 // "https://shop.example"; "*" stands for all. Default: none but the server's own.
 func WithOrigins(origins ...string) Option { return func(s *server) { s.origins = origins } }
 
+// WithTracerProvider makes spans of requests by which visitors join, renew and leave, and of their other requests that
+// have a traceparent. Default: none.
+func WithTracerProvider(provider trace.TracerProvider) Option {
+	return func(s *server) { s.tracer = tracing.Tracer(provider) }
+}
+
 // server has what the operations share.
 type server struct {
 	engine  Engine
@@ -86,6 +94,7 @@ type server struct {
 	proxies []netip.Prefix
 	origins []string
 	waiters limit
+	tracer  trace.Tracer
 }
 
 // New returns an API of rooms alone, as Register adds it.
@@ -177,10 +186,13 @@ func (s *server) registerVisitors(p *edge.Part) {
 		{Status: http.StatusOK, Description: "The key already has a place.", Of: placeView{}},
 		{Status: http.StatusCreated, Description: "A new place.", Of: placeView{}},
 	}
-	edge.Handle[inEnter, outPlace](p, enter, s.enter)
-	edge.Handle[inAsk, outPlace](p, visitors("ask", "GET /v1/rooms/{room}/visitors/me", "The place of the visitor. A called visitor claims the slot by asking"), s.me)
-	edge.Handle[RoomPath, none](p, visitors("leave", "DELETE /v1/rooms/{room}/visitors/me", "Give up the place, or end the visit"), s.leave)
-	edge.Handle[RoomPath, outPlace](p, visitors("renew", "POST /v1/rooms/{room}/visitors/me/renew", "Extend a fixed pass, as often as the room allows"), s.renew)
+	edge.Handle[inEnter, outPlace](p, enter, s.traced(enter, s.enter))
+	ask := visitors("ask", "GET /v1/rooms/{room}/visitors/me", "The place of the visitor. A called visitor claims the slot by asking")
+	edge.Handle[inAsk, outPlace](p, ask, s.traced(ask, s.me))
+	leave := visitors("leave", "DELETE /v1/rooms/{room}/visitors/me", "Give up the place, or end the visit")
+	edge.Handle[RoomPath, none](p, leave, s.traced(leave, s.leave))
+	renew := visitors("renew", "POST /v1/rooms/{room}/visitors/me/renew", "Extend a fixed pass, as often as the room allows")
+	edge.Handle[RoomPath, outPlace](p, renew, s.traced(renew, s.renew))
 	stream := visitors("watch", "GET /v1/rooms/{room}/visitors/me/watch", "Server-sent events: the place, now and on every change")
 	stream.Security = append(stream.Security, ticketInQuery)
 	stream.Description = "A called visitor claims the slot, as by asking. While the stream is open the visitor counts as asking."

@@ -51,6 +51,7 @@ func (e *Engine) issuePass(op *operation, a *Answer, place room.Place, of Pass) 
 // has ended, or was given to another client, and a *GoneError for one that was revoked, or
 // whose visitor is not inside any more.
 func (e *Engine) AskPass(ctx context.Context, name, pass string, client netip.Addr) (answer Answer, err error) {
+	defer e.spans.visit(ctx, "pass", name).end(&answer, &err)
 	err = e.operate(ctx, name, "ask_pass", func(op operation) error {
 		parsed, err := e.parsePass(ctx, &op, pass, op.now)
 		if err != nil {
@@ -93,6 +94,7 @@ func (e *Engine) parsePass(ctx context.Context, op *operation, text string, now 
 // Renew gives a fixed pass its whole time again, from now on; ErrNotRenewable if it may
 // not be renewed, or not again. A visitor who is not inside gets its place.
 func (e *Engine) Renew(ctx context.Context, name, ticket string, client netip.Addr) (answer Answer, err error) {
+	defer e.spans.visit(ctx, "renew", name).end(&answer, &err)
 	err = e.operate(ctx, name, "renew", func(op operation) error {
 		parsed, err := e.parse(ctx, &op, ticket, client)
 		if err != nil {

@@ -20,6 +20,7 @@ type Engine struct {
 	config  room.Config
 	log     *slog.Logger
 	metrics *metrics
+	spans   *spans
 	// publisher is nil if nothing is published here. KeepsEvents reports whether events are
 	// kept: for the own publisher, or for another instance's.
 	publisher   Publisher

@@ -135,6 +135,7 @@ func (e *Engine) expireOnce(ctx context.Context, k *cachedRoom) (wait time.Durat
 	}
 	var due room.Due
 	var last operation
+	began := time.Now()
 	err = e.operate(ctx, k.name, opExpire, func(op operation) (err error) {
 		if op.cached != k { // it is another room of that name now
 			return nil
@@ -151,6 +152,9 @@ func (e *Engine) expireOnce(ctx context.Context, k *cachedRoom) (wait time.Durat
 	empty := due.Status.Waiting+due.Status.Inside == 0
 	needed = !empty && (due.Tended || int64(time.Since(e.begun))-k.used.Load() < int64(useTime)) ||
 		e.publisher != nil && due.Status.EventsWaiting > 0
+	if before := k.measured.Load(); e.spans != nil && before != nil && due.Tended {
+		e.spans.admitted(k.name, began, &before.status, &due.Status)
+	}
 	k.count(due.Status, needed || empty)
 	return untilNext(last.room, &last.terms, due, e.config.ExpireInterval, rand.N(lookJitter)), needed, nil
 }

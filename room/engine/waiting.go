@@ -19,6 +19,7 @@ import (
 // one address a *LimitError; ErrUninvited, ErrNotOpen, ErrEnded, ErrSoldOut and
 // ErrLineFull are from the room.
 func (e *Engine) Enter(ctx context.Context, name string, v room.Visit) (answer Answer, err error) {
+	defer e.spans.visit(ctx, "join", name).end(&answer, &err)
 	lane := ""
 	if v.Code == "" {
 		if v.Key, lane, err = e.whose(name, v); err != nil {
@@ -110,6 +111,7 @@ func arrive(r *Room, v room.Visit) (Ticket, room.Arrival) {
 // ErrBadTicket if this room did not issue the ticket, or not to this client; a *GoneError
 // if the place does not exist any more.
 func (e *Engine) Ask(ctx context.Context, name, ticket string, client netip.Addr) (answer Answer, err error) {
+	defer e.spans.visit(ctx, "ask", name).end(&answer, &err)
 	err = e.operate(ctx, name, "ask", func(op operation) error {
 		parsed, err := e.parse(ctx, &op, ticket, client)
 		if err != nil {

@@ -224,7 +224,7 @@ func (s *streams) Serve(w http.ResponseWriter, _ *http.Request, spec watch.Strea
 
 // closeIdle closes the idle connections of a proxy, so that none outlives its test.
 func closeIdle(proxy http.Handler) {
-	transport := proxy.(*httputil.ReverseProxy).Transport
+	transport := proxy.(*httputil.ReverseProxy).Transport.(carried).RoundTripper
 	if counted, ok := transport.(observed); ok {
 		transport = counted.RoundTripper
 	}

@@ -10,8 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/text/language"
 
+	"github.com/sluice-project/sluice/internal/tracing"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/watch"
@@ -79,6 +81,9 @@ type Options struct {
 	ChallengeFailure room.OnStoreFailure
 	// Metrics count what the gate does. Default: some that nobody reads.
 	Metrics *Metrics
+	// TracerProvider makes a span of each request, which goes on to the upstream. Default: none, and the upstream
+	// gets the traceparent of the request.
+	TracerProvider trace.TracerProvider
 	// Logger gets failures. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -91,6 +96,7 @@ type Gate struct {
 	sites   atomic.Pointer[[]*site]
 	own     *http.ServeMux
 	metrics *Metrics
+	tracer  trace.Tracer
 	logger  *slog.Logger
 	logged  atomic.Int64
 	store   storeHealth
@@ -103,7 +109,7 @@ type Gate struct {
 // New returns a gate. Without streams the page polls for its place. The error says which
 // option is wrong.
 func New(rooms Rooms, streams Streams, options Options) (*Gate, error) {
-	g := &Gate{rooms: rooms, streams: streams, options: options, logger: options.Logger}
+	g := &Gate{rooms: rooms, streams: streams, options: options, tracer: tracing.Tracer(options.TracerProvider), logger: options.Logger}
 	g.believed.length = cmp.Or(options.Recheck, DefaultRecheck)
 	g.logger = cmp.Or(g.logger, slog.Default())
 	if g.metrics = options.Metrics; g.metrics == nil {
@@ -130,7 +136,7 @@ func pathsOf(name string) Paths {
 // Middleware returns a handler that sends permitted requests on to the upstreams of their sites,
 // or to next.
 func (g *Gate) Middleware(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return g.traced(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodConnect:
 			// CONNECT has no path to check, and asks for a tunnel.
@@ -144,7 +150,7 @@ func (g *Gate) Middleware(next http.Handler) http.Handler {
 		default:
 			g.serve(w, r, next)
 		}
-	})
+	}))
 }
 
 // serve answers a request by its site.

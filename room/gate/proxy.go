@@ -180,7 +180,7 @@ func (o *ProxyOptions) transport() http.RoundTripper {
 	if o.Metrics != nil {
 		t = observed{t, o.Metrics}
 	}
-	return t
+	return carried{t}
 }
 
 func (o *ProxyOptions) connections() *http.Transport {

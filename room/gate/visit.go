@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/room/proxied"
@@ -53,6 +55,9 @@ func (g *Gate) visit(s *site, d *door, w http.ResponseWriter, r *http.Request) *
 	}
 	if g.secure(r) {
 		v.prefix = hostPrefix
+	}
+	if g.tracer != nil {
+		trace.SpanFromContext(r.Context()).SetAttributes(keyRoom.String(d.room))
 	}
 	v.ticket, v.proof = v.cookie(v.door.ticketCookie), v.cookie(v.door.passCookie)
 	v.preferOwnTicket()

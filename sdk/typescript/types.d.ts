@@ -1,4 +1,4 @@
-// The requests and answers of the API, by its OpenAPI document: `go test ./internal/edge -run TypeScript -update` writes this file.
+// The requests and answers of the API, by its OpenAPI document: `go test ./internal/edge -run Types -update` writes this file.
 
 /** JSON values. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };

@@ -12,12 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/group"
+	"github.com/sluice-project/sluice/topic/spans"
 	"github.com/sluice-project/sluice/topic/txn"
 )
 
@@ -37,6 +39,7 @@ type Broker struct {
 	registry  registry
 	replicas  replicaCache
 	metrics   *metrics
+	spans     *spans.Spans
 	tails     *tails
 	cold      *cold
 	opening   *semaphore.Weighted
@@ -75,6 +78,11 @@ type Option func(*Broker)
 
 // WithLogger sets where the broker logs; default: nowhere.
 func WithLogger(log *slog.Logger) Option { return func(b *Broker) { b.log = log } }
+
+// WithTracerProvider makes spans of compactions, and of delayed records that are delivered. Default: none.
+func WithTracerProvider(provider trace.TracerProvider) Option {
+	return func(b *Broker) { b.spans = spans.New(provider) }
+}
 
 // New returns a broker over a store, not yet started. The caller closes the store
 // after the broker has stopped.

@@ -19,9 +19,9 @@ import (
 func now() int64 { return time.Now().UnixMilli() }
 
 // startBroker returns a broker over a store, stopped at the end of the test.
-func startBroker(t *testing.T, store topic.Store, config topic.Config) *broker.Broker {
+func startBroker(t *testing.T, store topic.Store, config topic.Config, options ...broker.Option) *broker.Broker {
 	t.Helper()
-	b, err := broker.New(store, config)
+	b, err := broker.New(store, config, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

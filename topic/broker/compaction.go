@@ -77,14 +77,27 @@ func (p *Partition) compact(ctx context.Context) error {
 	if pass == nil || err != nil {
 		return err
 	}
+	began := time.Now()
+	bytes, err := p.clean(ctx, pass, from)
+	before := pass.Last.Bytes - pass.Before
+	p.broker.spans.Compacted(began, p.topic.Name(), p.number, before, max(before-bytes, 0), err)
+	return asRetry(err)
+}
+
+// clean makes a pass, and returns how many bytes it has left: all, with an error.
+func (p *Partition) clean(ctx context.Context, pass *compact.Pass, from uint64) (int64, error) {
+	all := pass.Last.Bytes - pass.Before
 	if err := pass.Find(ctx, from); err != nil {
-		return asRetry(err)
+		return all, err
 	}
 	made, bytes, err := p.writeClean(ctx, pass)
 	if err == nil {
 		err = p.useClean(ctx, pass, made, bytes)
 	}
-	return asRetry(errors.Join(err, p.log.Settle(context.WithoutCancel(ctx))))
+	if err != nil {
+		bytes = all
+	}
+	return bytes, errors.Join(err, p.log.Settle(context.WithoutCancel(ctx)))
 }
 
 // asRetry returns the error of a pass as an ErrRetry if retention came in between.

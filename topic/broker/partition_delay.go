@@ -60,11 +60,12 @@ type delayTarget struct{ partition *Partition }
 
 // AppendReleased appends records that are due.
 func (t delayTarget) AppendReleased(ctx context.Context, batch topic.Batch, number int64) error {
-	a, err := t.partition.append(ctx, []topic.Batch{batch}, number)
-	if err != nil {
-		return err
+	p, began := t.partition, time.Now()
+	a, err := p.append(ctx, []topic.Batch{batch}, number)
+	if err == nil {
+		_, _, err = a.Wait(ctx)
 	}
-	_, _, err = a.Wait(ctx)
+	p.broker.spans.Delivered(began, p.topic.Name(), p.number, int(batch.Count()), len(batch), err)
 	return err
 }
 

@@ -3,6 +3,7 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -83,11 +84,13 @@ func (s *Server) addOffsetsToTxn(c *call, r *kmsg.AddOffsetsToTxnRequest) answer
 //   - 4: TRANSACTION_ABORTABLE, which does not occur. 5: would give the producer a new epoch.
 func (s *Server) endTxn(c *call, r *kmsg.EndTxnRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
+		began := time.Now()
 		response := r.ResponseKind().(*kmsg.EndTxnResponse)
 		err := c.authorize(auth.Transaction, r.TransactionalID)
 		if err == nil {
 			err = s.broker.Transactions().End(ctx, r.TransactionalID, producerOf(r.ProducerID, r.ProducerEpoch), r.Commit)
 		}
+		s.spans.Ended(began, c.client, r.TransactionalID, r.Commit, err)
 		response.ErrorCode = s.transactionCode(r.TransactionalID, err, r.Version >= 2)
 		return response
 	}

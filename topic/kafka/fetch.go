@@ -9,6 +9,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
+	"github.com/sluice-project/sluice/topic/spans"
 )
 
 const (
@@ -65,8 +66,22 @@ func (s *Server) fetch(c *call, r *kmsg.FetchRequest) answer {
 		response.ThrottleMillis = c.spend(meter, f.found)
 		f.mark()
 		f.fill(response)
+		if s.spans != nil && f.found > 0 {
+			f.trace(began)
+		}
 		return response
 	}
+}
+
+// trace makes the span of a request whose answer has records.
+func (f *fetching) trace(began time.Time) {
+	batch := spans.Batch{Client: f.call.client}
+	for i := range f.parts {
+		if p := &f.parts[i]; p.size > 0 {
+			batch.Add(p.topic.Name(), p.size, nil)
+		}
+	}
+	f.server.spans.Polled(began, &batch)
 }
 
 // fetching is a fetch in flight.

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -46,9 +47,12 @@ func (s *Server) joinGroup(c *call, r *kmsg.JoinGroupRequest) answer {
 		request.Protocols[i] = group.Protocol{Name: p.Name, Metadata: kept(p.Metadata)}
 	}
 	r.Protocols = nil // they would keep the frame while the member waits
-	joining := s.broker.Groups().Join(request)
+	began, joining := time.Now(), s.broker.Groups().Join(request)
 	return func(ctx context.Context) kmsg.Response {
 		result, err := awaitGroup(ctx, c, joining)
+		if !errors.Is(err, group.ErrMemberIDRequired) { // then it has not joined yet
+			s.spans.Rebalanced(began, c.client, r.Group, result.Member, result.Generation, err)
+		}
 		if err == nil {
 			err = c.memory.add(sizeOfMembers(result.Members))
 		}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
@@ -63,6 +65,8 @@ type Options struct {
 	WriteTimeout time.Duration
 	// IdleTimeout is how long a connection without open requests may be silent. Default 10 minutes.
 	IdleTimeout time.Duration
+	// TracerProvider makes spans of requests that move records, end transactions or join groups. Default nil: none.
+	TracerProvider trace.TracerProvider
 	// Logger gets the server's messages. Default: none.
 	Logger *slog.Logger
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
+	"github.com/sluice-project/sluice/topic/spans"
 )
 
 const (
@@ -204,7 +205,25 @@ func (p *producing) answer(ctx context.Context, s *Server) kmsg.Response {
 	if p.request.Version >= leaderSince {
 		p.tellLeaders(s)
 	}
+	if s.spans != nil {
+		p.trace(s)
+	}
 	return p.response
+}
+
+// trace makes the span of the request.
+func (p *producing) trace(s *Server) {
+	batch := spans.Batch{Client: p.call.client}
+	for t := range p.started {
+		for n := range p.started[t] {
+			started, name := &p.started[t][n], p.request.Topics[t].Topic
+			if started.topic != nil {
+				name = started.topic.Name()
+			}
+			batch.Add(name, len(p.request.Topics[t].Partitions[n].Records), started.err)
+		}
+	}
+	s.spans.Sent(p.began, &batch, p.request.Acks, orEmpty(p.request.TransactionID))
 }
 
 // tellLeaders adds the leaders of the partitions that this node does not lead.

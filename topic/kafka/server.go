@@ -11,6 +11,7 @@ import (
 	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/spans"
 )
 
 const (
@@ -29,6 +30,7 @@ type Server struct {
 	options Options
 	log     *slog.Logger
 	metrics *metrics
+	spans   *spans.Spans
 	group   *lifecycle.Group
 
 	// requests and large bound the memory of requests: those longer than the first step need both,
@@ -58,7 +60,7 @@ type Server struct {
 func NewServer(broker *broker.Broker, options Options) *Server {
 	options = options.WithDefaults()
 	s := &Server{
-		broker: broker, kinds: kinds(), options: options, log: options.Logger,
+		broker: broker, kinds: kinds(), options: options, log: options.Logger, spans: spans.New(options.TracerProvider),
 		group:    lifecycle.NewGroup(context.Background()),
 		requests: newBudget(options.RequestMemory), large: newBudget(options.RequestMemory / 2),
 		converted: newBudget(options.RequestMemory / 2),

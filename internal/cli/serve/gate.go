@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/text/language"
 
 	"github.com/sluice-project/sluice/config"
@@ -25,7 +26,7 @@ const maxTemplate = 1 << 20
 
 // openGate returns the public server in front of upstreams, as a part, which is empty if there is none. Its
 // metrics are those of the operators' server.
-func openGate(all *config.Config, of *rooms, server *ops.Server, connections *connlimit.Limiter, log *slog.Logger) (*part, error) {
+func openGate(all *config.Config, of *rooms, server *ops.Server, connections *connlimit.Limiter, tracer trace.TracerProvider, log *slog.Logger) (*part, error) {
 	settings, opened := &all.Gate, noPart()
 	if settings.HTTP == config.Off {
 		return opened, nil
@@ -38,7 +39,7 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 	}
 	options := gate.Options{
 		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages,
-		Metrics: metrics, Logger: log,
+		Metrics: metrics, TracerProvider: tracer, Logger: log,
 	}
 	siteverify, err := openChallenge(settings, of.engine, &options)
 	if err != nil {

@@ -83,11 +83,11 @@ func openBenchmarkGate(b *testing.B, state, upstream string) (address, cookies s
 	}
 	log := slog.New(slog.DiscardHandler)
 	connections, server := openServer(settings, &accounts{}, nil, &bundle.Tail{}, log)
-	of, err := openRooms(b.Context(), settings, server, nil, log)
+	of, err := openRooms(b.Context(), settings, server, nil, nil, log)
 	if err != nil {
 		b.Fatal(err)
 	}
-	gate, err := openGate(settings, of, server, connections, log)
+	gate, err := openGate(settings, of, server, connections, nil, log)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -85,12 +85,17 @@ func runGate(
 	}
 	defer func() { err = errors.Join(err, accounts.close()) }()
 	connections, server := openServer(settings, accounts, secure, tail, log)
-	of, err := openRooms(ctx, settings, server, nil, log)
+	tracing, err := openTracing(ctx, settings, server, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, tracing.close()) }()
+	of, err := openRooms(ctx, settings, server, nil, tracing.provider, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, of.close()) }()
-	front, err := openGate(settings, of, server, connections, log)
+	front, err := openGate(settings, of, server, connections, tracing.provider, log)
 	if err != nil {
 		return err
 	}
@@ -101,7 +106,7 @@ func runGate(
 	if err != nil {
 		return err
 	}
-	services := slices.Concat(accounts.services, accounts.trail.services(), of.services, []lifecycle.Service{dashboard, server}, front.services, openPublic(settings, server, secure, connections, log),
+	services := slices.Concat(tracing.services, accounts.services, accounts.trail.services(), of.services, []lifecycle.Service{dashboard, server}, front.services, openPublic(settings, server, secure, connections, log),
 		[]lifecycle.Service{newSecrets(settings, load, log, accounts.secrets, of.secrets, front.secrets)})
 	log.Info("serving", "gate", settings.Gate.HTTP, "sites", len(settings.Gate.AllSites()), "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
 		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)

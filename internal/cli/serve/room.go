@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/connlimit"
@@ -40,8 +42,8 @@ type rooms struct {
 }
 
 // openRooms opens the store of rooms and mounts their API on the server. A nil publisher disables
-// events.
-func openRooms(ctx context.Context, settings *config.Config, server *ops.Server, publisher engine.Publisher, log *slog.Logger) (*rooms, error) {
+// events, a nil tracer traces.
+func openRooms(ctx context.Context, settings *config.Config, server *ops.Server, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (*rooms, error) {
 	if settings.State.IsOff() {
 		return &rooms{part: *noPart()}, nil
 	}
@@ -53,7 +55,7 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("room.token_keys: %w", err), store.Close())
 	}
-	options := []engine.Option{engine.WithLogger(log), engine.WithTokenKeys(keys)}
+	options := []engine.Option{engine.WithLogger(log), engine.WithTokenKeys(keys), engine.WithTracerProvider(tracer)}
 	if publisher != nil {
 		options = append(options, engine.WithPublisher(publisher))
 	}
@@ -63,7 +65,7 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 	}
 	hub := watch.New(e, watch.WithMaxStreams(settings.Room.MaxStreams))
 	api.Register(server.API(), e, hub, api.WithLogger(log), api.WithTrustedProxies(settings.Room.TrustedProxies.Prefixes()),
-		api.WithOrigins(settings.Room.CORSOrigins...))
+		api.WithOrigins(settings.Room.CORSOrigins...), api.WithTracerProvider(tracer))
 	server.Registry().MustRegister(e.Collector(), hub.Collector())
 	server.Ready("room", func(ctx context.Context) error {
 		if _, err := store.Now(ctx); err != nil {

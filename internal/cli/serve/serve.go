@@ -57,7 +57,7 @@ With gate.http, gate.room and gate.upstream set, the server is also a gate in fr
 site, as "sluice gate" is. With --public, the visitors' part of HTTP has its own address.
 
 With tracing.endpoint or OpenTelemetry's OTEL_EXPORTER_OTLP_ENDPOINT set, traces of bulk
-actions are sent to a collector.
+actions, topics, rooms and gates are sent to a collector.
 
 SIGTERM or Ctrl-C drains the server: a node hands its leadership to others, no new job
 starts, jobs in flight have bulk.shutdown_grace to finish, and the rest is handed back.
@@ -113,7 +113,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(settings, stored, accounts, server, secure, connections, log)
+	topics, err := openTopics(settings, stored, accounts, server, secure, connections, tracing.provider, log)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, bulk.close()) }()
-	rooms, err := openRooms(ctx, settings, server, topics.publishers.room, log)
+	rooms, err := openRooms(ctx, settings, server, topics.publishers.room, tracing.provider, log)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	if err != nil {
 		return err
 	}
-	gate, err := openGate(settings, rooms, server, connections, log)
+	gate, err := openGate(settings, rooms, server, connections, tracing.provider, log)
 	if err != nil {
 		return err
 	}

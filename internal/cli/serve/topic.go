@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/twmb/franz-go/pkg/sasl"
+	"go.opentelemetry.io/otel/trace"
 
 	bulkengine "github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/config"
@@ -47,7 +48,7 @@ type topics struct {
 
 // openTopics opens the server for Kafka clients and the publishers of events, with the audit trail among the services. If
 // topics are off, they have no store.
-func openTopics(settings *config.Config, store topicStore, accounts *accounts, server *ops.Server, secure *security, connections *connlimit.Limiter, log *slog.Logger) (*topics, error) {
+func openTopics(settings *config.Config, store topicStore, accounts *accounts, server *ops.Server, secure *security, connections *connlimit.Limiter, tracer trace.TracerProvider, log *slog.Logger) (*topics, error) {
 	opened := &topics{part: *noPart()}
 	if store == nil {
 		opened.services = accounts.trail.services()
@@ -56,7 +57,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 	opened.files, _ = store.(*filestore.Store)
 	of := settings.Topic.Config()
 	of.Advertise = settings.Advertised()
-	broker, err := broker.New(store, of, broker.WithLogger(log))
+	broker, err := broker.New(store, of, broker.WithLogger(log), broker.WithTracerProvider(tracer))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 		return nil, err
 	}
 	edge := kafka.NewServer(broker, kafka.Options{
-		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure.config, CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), Logger: log,
+		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure.config, CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), TracerProvider: tracer, Logger: log,
 	})
 	opened.services = append(append([]lifecycle.Service{storeHealth{store}, broker}, accounts.trail.services()...), edge)
 	var to events.Log = events.OwnLog{}

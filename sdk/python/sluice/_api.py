@@ -1,11 +1,15 @@
 """Requests to a server: JSON over a kept connection for each thread."""
 
+from __future__ import annotations
+
 import http.client
 import json
 import random
 import ssl
 import threading
 import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Optional, Union
 from urllib.parse import quote, urlencode, urlsplit
 
 from .errors import ConnectionFailed, Refused
@@ -20,7 +24,7 @@ _ended = (OSError, http.client.HTTPException)
 class Api:
     """Calls one server. It may be used by several threads."""
 
-    def __init__(self, url, token=None, attempts=12):
+    def __init__(self, url: str, token: Optional[str] = None, attempts: int = 12) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError(f"{url!r} is not the address of a server; want one like http://127.0.0.1:8080")
@@ -31,7 +35,17 @@ class Api:
         self._attempts = max(1, attempts)
         self._threads = threading.local()
 
-    def call(self, method, path, body=None, *, query=None, headers=None, repeat=True, timeout=TIMEOUT):
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Optional[Mapping[str, Any]] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        repeat: bool = True,
+        timeout: float = TIMEOUT,
+    ) -> Any:
         """Makes a request and returns the answer, parsed; None if it has no body.
 
         A request that may be repeated is, when the connection fails or the server is busy: 12
@@ -45,7 +59,16 @@ class Api:
                     raise
                 time.sleep(delay(attempt, getattr(error, "retry_after", 0.0)))
 
-    def once(self, method, path, body=None, *, query=None, headers=None, timeout=TIMEOUT):
+    def once(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        query: Optional[Mapping[str, Any]] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        timeout: float = TIMEOUT,
+    ) -> Any:
         """Makes one attempt of call."""
         response = self._send(self._connection(timeout), method, path, body, query, headers)
         try:
@@ -60,7 +83,7 @@ class Api:
             raise refusal(response, content)
         return json.loads(content) if content else None
 
-    def events(self, path, timeout):
+    def events(self, path: str, timeout: float) -> Iterator[Any]:
         """Yields the data of server-sent events until the server ends them, on a connection of its own."""
         connection = self._open(timeout)
         try:
@@ -80,20 +103,20 @@ class Api:
         finally:
             connection.close()
 
-    def close(self):
+    def close(self) -> None:
         """Closes the connection of this thread."""
         connection = self._threads.__dict__.pop("connection", None)
         if connection is not None:
             connection.close()
 
-    def _connection(self, timeout):
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
         connection = self._threads.__dict__.get("connection")
         if connection is None or connection.sock is None:
             connection = self._threads.connection = self._open(timeout)
         connection.sock.settimeout(timeout)
         return connection
 
-    def _open(self, timeout):
+    def _open(self, timeout: float) -> http.client.HTTPConnection:
         if self._secure:
             connection = http.client.HTTPSConnection(self._host, self._port, timeout=timeout, context=self._secure)
         else:
@@ -106,7 +129,15 @@ class Api:
             raise failed from error
         return connection
 
-    def _send(self, connection, method, path, body, query, headers):
+    def _send(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: Any,
+        query: Optional[Mapping[str, Any]],
+        headers: Optional[Mapping[str, str]],
+    ) -> http.client.HTTPResponse:
         headers = {**self._headers, **(headers or {})}
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body, separators=(",", ":")).encode()
@@ -121,22 +152,22 @@ class Api:
             raise ConnectionFailed(f"{method} {path}: {error}") from error
 
 
-def path(*parts):
+def path(*parts: Union[str, int]) -> str:
     """Returns a path below /v1, with each part escaped."""
     return "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
 
 
-def transient(error):
+def transient(error: Union[ConnectionFailed, Refused]) -> bool:
     """Reports whether the same request may succeed later."""
     return isinstance(error, ConnectionFailed) or error.status in (408, 429, 502, 503, 504)
 
 
-def delay(attempt, at_least=0.0):
+def delay(attempt: int, at_least: float = 0.0) -> float:
     """Returns the pause after a failed attempt, in seconds: it doubles from 0.05 to 5, with jitter."""
     return max(at_least, min(5.0, 0.05 * 2 ** min(attempt, 10)) * random.uniform(0.5, 1.0))
 
 
-def refusal(response, content):
+def refusal(response: http.client.HTTPResponse, content: bytes) -> Refused:
     """Returns the error that an answer describes."""
     try:
         problem = json.loads(content)

@@ -1,12 +1,20 @@
 """Submits jobs and watches them."""
 
+from __future__ import annotations
+
 import itertools
 import json
 import time
 import uuid
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, Optional, Union
 
+from . import types
 from ._api import Api, delay, path, transient
 from .errors import ConnectionFailed, Refused, SluiceError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # The most jobs and bytes of one chunk of an upload. The server takes up to 32 MiB.
 CHUNK_JOBS, CHUNK_BYTES = 10_000, 4 << 20
@@ -21,24 +29,24 @@ class Client:
     ConnectionFailed where it cannot be reached after 12 attempts. It may be used by several threads.
     """
 
-    def __init__(self, url="http://127.0.0.1:8080", token=None, attempts=12):
+    def __init__(self, url: str = "http://127.0.0.1:8080", token: Optional[str] = None, attempts: int = 12) -> None:
         self._api = Api(url, token, attempts)
         self._attempts = attempts
 
-    def submit(self, payloads, *, tenant, id=None, **spec):
+    def submit(self, payloads: Iterable[types.Json], *, tenant: str, **spec: Unpack[types.NewActionOptions]) -> types.Action:
         """Creates an action of all payloads of an iterable, uploads and seals it, and returns the action.
 
         spec has the other fields of an action: type or target, aggregate, run_at and so on. With an
         id, a submission that was interrupted continues when it is repeated with the same payloads.
         """
-        action = self.create(tenant=tenant, id=id, **spec)
+        action = self.create(tenant=tenant, **spec)
         return self.seal(action["id"], self.upload(action["id"], payloads))
 
-    def create(self, *, tenant, id=None, **spec):
+    def create(self, *, tenant: str, **spec: Unpack[types.NewActionOptions]) -> types.Created:
         """Creates an action without jobs. Without an id it gets one here, so a repetition creates it once."""
-        return self._api.call("POST", path("actions"), {"id": id or uuid.uuid4().hex, "tenant": tenant, **spec})
+        return self._api.call("POST", path("actions"), {"tenant": tenant, **spec, "id": spec.get("id") or uuid.uuid4().hex})
 
-    def upload(self, id, payloads):
+    def upload(self, id: str, payloads: Iterable[types.Json]) -> int:
         """Uploads the payloads of an action from its first job on, and returns how many jobs it has.
 
         The server is asked how many it has; so many are passed over.
@@ -52,7 +60,7 @@ class Client:
             received = self._send(id, received, chunk)
         return received
 
-    def _send(self, id, offset, lines):
+    def _send(self, id: str, offset: int, lines: list[bytes]) -> int:
         """Sends one chunk. After a failure, the server is asked what it has of it."""
         headers = {"Content-Type": "application/x-ndjson", "Upload-Offset": str(offset)}
         for attempt in itertools.count(1):
@@ -63,11 +71,11 @@ class Client:
                     raise
                 time.sleep(delay(attempt, getattr(error, "retry_after", 0.0)))
 
-    def seal(self, id, total):
+    def seal(self, id: str, total: int) -> types.Action:
         """Declares the upload complete: the action starts."""
         return self._api.call("POST", path("actions", id, "seal"), {"total": total})
 
-    def enqueue(self, payload, *, tenant, **options):
+    def enqueue(self, payload: types.Json, *, tenant: str, **options: Unpack[types.NewJobOptions]) -> types.Enqueued:
         """Enqueues one job into the tenant's stream, and returns where it is.
 
         options has type or target, and run_at, unique, class and so on. Without unique the request is
@@ -76,39 +84,39 @@ class Client:
         body = {"tenant": tenant, "payload": payload, **options}
         return self._api.call("POST", path("jobs"), body, repeat="unique" in options)
 
-    def action(self, id):
+    def action(self, id: str) -> types.Action:
         """Returns an action with its counts."""
         return self._api.call("GET", path("actions", id))
 
-    def actions(self, **filters):
+    def actions(self, **filters: Optional[str]) -> Iterator[types.Action]:
         """Yields actions in order of creation; filters are tenant and status."""
         return self._pages(path("actions"), "actions", "after", filters)
 
-    def job(self, id, index="first"):
+    def job(self, id: str, index: Union[int, Literal["first"]] = "first") -> types.JobState:
         """Returns where a job of an action is, and what holds it back; by default the first that has not ended."""
         return self._api.call("GET", path("actions", id, "jobs", index))
 
-    def failures(self, id):
+    def failures(self, id: str) -> Iterator[types.DeadLetter]:
         """Yields the failed jobs of an action, with payload and error."""
         return self._pages(path("actions", id, "failures"), "failures", "from", {})
 
-    def replay(self, id):
+    def replay(self, id: str) -> types.Created:
         """Creates an action of the failed jobs of one that has finished."""
         return self._api.call("POST", path("dead-letters", "replay"), {"action": id})
 
-    def pause(self, id):
+    def pause(self, id: str) -> types.Action:
         """Starts no more jobs of an action."""
         return self._api.call("POST", path("actions", id, "pause"))
 
-    def resume(self, id):
+    def resume(self, id: str) -> types.Action:
         """Goes on with an action that was paused."""
         return self._api.call("POST", path("actions", id, "resume"))
 
-    def cancel(self, id):
+    def cancel(self, id: str) -> types.Action:
         """Starts no more jobs of an action, for good."""
         return self._api.call("POST", path("actions", id, "cancel"))
 
-    def watch(self, id):
+    def watch(self, id: str) -> Iterator[types.Action]:
         """Yields the action now, whenever its counts change, and last when it has finished."""
         failed = 0
         while True:
@@ -125,14 +133,14 @@ class Client:
                     raise
                 time.sleep(delay(failed, getattr(error, "retry_after", 0.0)))
 
-    def wait(self, id):
+    def wait(self, id: str) -> types.Action:
         """Returns an action once it has finished."""
         for action in self.watch(id):
             if action["finished_at"]:
                 return action
         raise AssertionError("a watch ends with a finished action")
 
-    def _pages(self, path, items, place, query):
+    def _pages(self, path: str, items: str, place: str, query: dict[str, Any]) -> Iterator[Any]:
         while True:
             page = self._api.call("GET", path, query=query)
             yield from page[items]
@@ -141,7 +149,7 @@ class Client:
             query = {**query, place: page["next"]}
 
 
-def _chunks(payloads):
+def _chunks(payloads: Iterable[types.Json]) -> Iterator[list[bytes]]:
     """Yields lists of lines of NDJSON, each list of at most CHUNK_JOBS, or a line above CHUNK_BYTES."""
     lines, size = [], 0
     for payload in payloads:

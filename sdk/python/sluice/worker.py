@@ -1,13 +1,19 @@
 """Runs the jobs of some types, in threads."""
 
+from __future__ import annotations
+
 import json
 import logging
 import signal
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from types import FrameType
+from typing import Any, Optional, TypeVar, overload
 
+from . import types
 from ._api import Api, delay, path, transient
 from .errors import ConnectionFailed, Refused, RetryAfter, SkipRetry, Throttled
 
@@ -32,7 +38,7 @@ class Job:
 
     __slots__ = ("id", "action", "type", "payload", "attempt", "deadline", "traceparent", "lease", "canceled", "cost")
 
-    def __init__(self, fields):
+    def __init__(self, fields: types.Job) -> None:
         self.id = fields["id"]
         self.action = fields["action"]
         self.type = fields["type"]
@@ -43,6 +49,11 @@ class Job:
         self.lease = fields["lease"]
         self.canceled = False
         self.cost = 0
+
+
+# What runs a job, and returns its result: any JSON value.
+Function = Callable[[Job], Any]
+AnyFunction = TypeVar("AnyFunction", bound=Function)
 
 
 class Worker:
@@ -58,41 +69,52 @@ class Worker:
     jobs run. grace is how long a stop waits for running jobs: then they are handed back.
     """
 
-    def __init__(self, url="http://127.0.0.1:8080", token=None, concurrency=10, lease=30.0, grace=30.0):
+    def __init__(
+        self, url: str = "http://127.0.0.1:8080", token: Optional[str] = None, concurrency: int = 10, lease: float = 30.0, grace: float = 30.0
+    ) -> None:
         if concurrency < 1 or not 1 <= lease <= 43200 or grace < 0:
             raise ValueError(f"concurrency={concurrency}, lease={lease}, grace={grace}: want at least 1, 1 to 43200 s, and at least 0 s")
         self._api = Api(url, token)
         self._concurrency, self._lease, self._grace = concurrency, lease, grace
-        self._functions = {}
+        self._functions: dict[str, Function] = {}
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)  # jobs wait, or the worker stops
         self._room = threading.Condition(self._lock)  # jobs may be leased, or the worker stops
         self._ended = threading.Condition(self._lock)  # outcomes wait, or the threads have ended
-        self._waiting = deque()  # leased, not started
-        self._running = {}  # by lease
-        self._outcomes = deque()  # (lease, outcome in JSON)
+        self._waiting: deque[Job] = deque()  # leased, not started
+        self._running: dict[str, Job] = {}  # by lease
+        self._outcomes: deque[str] = deque()  # in JSON
         self._done = 0  # since the worker began
         self._rate = 0.0  # jobs a second
         self._stopping = False
         self._finished = threading.Event()  # nothing is left to acknowledge
 
-    def job(self, type, function=None):
+    @overload
+    def job(self, type: str) -> Callable[[AnyFunction], AnyFunction]: ...
+    @overload
+    def job(self, type: str, function: Function) -> Worker: ...
+    def job(self, type: str, function: Optional[Function] = None) -> Any:
         """Runs the jobs of a type by a function of a Job. It returns the worker, or without a function a decorator."""
         if function is None:
-            return lambda function: (self.job(type, function), function)[1]
+
+            def decorate(function: AnyFunction) -> AnyFunction:
+                self.job(type, function)
+                return function
+
+            return decorate
         if type in self._functions:
             raise ValueError(f"type {type!r} has a function already")
         self._functions[type] = function
         return self
 
-    def stop(self):
+    def stop(self) -> None:
         """Leases no more. run returns when the running jobs have ended and all are acknowledged."""
         with self._lock:
             self._stopping = True
             for condition in (self._work, self._room, self._ended):
                 condition.notify_all()
 
-    def run(self):
+    def run(self) -> None:
         """Runs jobs until stop, SIGTERM or SIGINT (in the main thread). A second signal ends at once."""
         if not self._functions:
             raise ValueError("the worker has no job types: call job first")
@@ -110,11 +132,11 @@ class Worker:
                 thread.join()
             restore()
 
-    def _catch_signals(self):
+    def _catch_signals(self) -> Callable[[], Any]:
         if threading.current_thread() is not threading.main_thread():
             return lambda: None
 
-        def caught(number, frame):
+        def caught(number: int, frame: Optional[FrameType]) -> None:
             # The lock may be held by the code that the signal interrupts.
             threading.Thread(target=self.stop).start()
             signal.signal(number, signal.SIG_DFL)
@@ -122,7 +144,7 @@ class Worker:
         before = {number: signal.signal(number, caught) for number in (signal.SIGTERM, signal.SIGINT)}
         return lambda: [signal.signal(number, handler) for number, handler in before.items()]
 
-    def _fetch(self):
+    def _fetch(self) -> None:
         """Leases jobs for the threads until the worker stops."""
         began, done, failed = time.monotonic(), 0, 0
         while True:
@@ -153,12 +175,12 @@ class Worker:
                     self._rate = (self._done - done) / (now - began)
                     began, done = now, self._done
 
-    def _free(self):
+    def _free(self) -> int:
         """Returns how many more jobs may be leased. The lock is held."""
         ahead = int(self._rate * min(AHEAD, self._lease / 4))
         return self._concurrency + ahead - len(self._waiting) - len(self._running)
 
-    def _run_jobs(self):
+    def _run_jobs(self) -> None:
         """Runs jobs, one after the other."""
         while True:
             with self._lock:
@@ -177,10 +199,10 @@ class Worker:
                 if self._free() > self._concurrency // 2:
                     self._room.notify()
 
-    def _outcome(self, job):
+    def _outcome(self, job: Job) -> str:
         """Runs a job and returns its outcome, in JSON."""
         began = time.monotonic()
-        outcome = {"lease": job.lease, "status": "succeeded"}
+        outcome: types.Outcome = {"lease": job.lease, "status": "succeeded"}
         try:
             result = self._functions[job.type](job)
             if result is not None:
@@ -208,7 +230,7 @@ class Worker:
             text = json.dumps({"lease": job.lease, "status": "failed", "error": f"the result has {len(text)} bytes, more than {BATCH_BYTES}"})
         return text
 
-    def _acknowledge(self):
+    def _acknowledge(self) -> None:
         """Reports outcomes: while one batch is on its way, the next collects."""
         while True:
             with self._lock:
@@ -216,13 +238,14 @@ class Worker:
                     self._ended.wait()
                 if not self._outcomes:
                     return
-                batch, size = [], 0
+                batch: list[str] = []
+                size = 0
                 while self._outcomes and len(batch) < BATCH and size + len(self._outcomes[0]) <= BATCH_BYTES:
                     batch.append(self._outcomes.popleft())
                     size += len(batch[-1])
             self._report(path("leases", "ack"), f'{{"outcomes":[{",".join(batch)}]}}'.encode())
 
-    def _report(self, where, body):
+    def _report(self, where: str, body: bytes) -> list[types.Verdict]:
         """Sends a report until it has an answer, for as long as leases last. It may be repeated."""
         until = time.monotonic() + self._lease
         attempt = 0
@@ -236,7 +259,7 @@ class Worker:
                     return []
                 time.sleep(delay(attempt, getattr(error, "retry_after", 0.0)))
 
-    def _extend(self):
+    def _extend(self) -> None:
         """Extends the leases of all jobs that are held, at a third of their time, and learns which to stop."""
         while not self._finished.wait(self._lease / 3):
             with self._lock:
@@ -250,7 +273,7 @@ class Worker:
             with self._lock:
                 self._hand_back([job for job in self._waiting if job.canceled])
 
-    def _hand_back(self, jobs):
+    def _hand_back(self, jobs: Iterable[Job]) -> None:
         """Hands jobs back that wait or run: they use no attempt. The lock is held."""
         for job in jobs:
             if self._running.pop(job.lease, None) is None:
@@ -258,7 +281,7 @@ class Worker:
             self._outcomes.append(json.dumps({"lease": job.lease, "status": "released"}))
         self._ended.notify()
 
-    def _drain(self, runners):
+    def _drain(self, runners: list[threading.Thread]) -> None:
         """Hands back what was not started, and after the grace what still runs."""
         with self._lock:
             self._hand_back(list(self._waiting))
@@ -272,16 +295,16 @@ class Worker:
             self._finished.set()
             self._ended.notify_all()
 
-    def _sleep(self, seconds):
+    def _sleep(self, seconds: float) -> None:
         """Sleeps, but not longer than the worker runs."""
         with self._lock:
             self._room.wait_for(lambda: self._stopping, seconds)
 
 
-def _text(error):
+def _text(error: Exception) -> str:
     """Returns the text of an error, of which the server keeps 1,024 bytes."""
     return (str(error) or type(error).__name__)[:1024]
 
 
-def _ms(seconds):
+def _ms(seconds: float) -> int:
     return max(0, min(int(seconds * 1000), 86_400_000))

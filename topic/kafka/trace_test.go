@@ -1,0 +1,61 @@
+package kafka
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/storetest"
+)
+
+// Requests that move records, end transactions or join groups have a span each, and others none.
+func TestSpans(t *testing.T) {
+	made := tracetest.NewInMemoryExporter()
+	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	s := start(t, b, Options{TracerProvider: sdk.NewTracerProvider(sdk.WithSyncer(made))})
+	orders := create(t, b, "orders", 2)
+	create(t, b, "other", 1)
+	p := dial(t, s)
+
+	records := batchOf([]byte("a"), []byte("b"))
+	produced(p, 9, produceRequest("orders", 0, slices.Clone(records)))
+	several, other := produceRequest("orders", 1, slices.Clone(records)), produceRequest("other", 0, slices.Clone(records))
+	several.Topics = append(several.Topics, other.Topics...)
+	produced(p, 9, several)
+	byID := produceRequest("", 7, slices.Clone(records))
+	byID.Topics[0].TopicID = orders.ID()
+	produced(p, 13, byID)
+	fetched(p, "orders", 0)
+	fetched(p, "orders", 2) // nothing
+	end := kmsg.NewPtrEndTxnRequest()
+	end.TransactionalID, end.ProducerID, end.Commit = "pay", 1, true
+	ask[*kmsg.EndTxnResponse](p, 3, end)
+	joinAlone(p, 5, "workers")
+
+	want := []string{
+		"send orders Unset operation.type=send operation.name=send sluice.kafka.acks=-1 system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders",
+		"send Unset operation.type=send operation.name=send sluice.kafka.acks=-1 system=kafka client.id=test sluice.partitions=2 sluice.bytes=154",
+		"send orders Error operation.type=send operation.name=send sluice.kafka.acks=-1 system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders",
+		"poll orders Unset operation.type=receive operation.name=poll system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders",
+		"commit transaction Error system=kafka operation.name=commit client.id=test sluice.transaction.id=pay",
+		"rebalance workers Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=workers sluice.group.generation=1",
+	}
+	var got []string
+	for _, span := range made.GetSpans() {
+		line := span.Name + " " + span.Status.Code.String()
+		for _, a := range span.Attributes {
+			if a.Key != "sluice.group.member" { // it is random
+				line += " " + strings.TrimPrefix(string(a.Key), "messaging.") + "=" + a.Value.String()
+			}
+		}
+		got = append(got, line)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the spans are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -97,11 +97,11 @@ func delaysOf(t *testing.T, f franz, name string, delay time.Duration) bool {
 		return f.client(t, kgo.ConsumeTopics(name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	}
 	before := consume()
-	first := before.PollRecords(t.Context(), 1)
+	first := pollAtLeast(t, before, 1)
 	if time.Since(sent) > delay*3/4 && delay < patience {
 		return false
 	}
-	equal(t, "at once", values(first.Records()), []string{"value 3"})
+	equal(t, "at once", values(first), []string{"value 3"})
 	before.Close()
 	f.crash(t, name, "")
 	after := consume()

@@ -23,7 +23,7 @@ func TestRoomKeepsJoinsOverKills(t *testing.T) {
 	}
 	s := newServer(t)
 	s.start()
-	s.call("PUT", "/v1/rooms/shop", fmt.Sprintf(`{"mode":"teller","capacity":%d,"abandon_after_ms":3600000}`, capacity), http.StatusCreated, nil)
+	s.call("PUT", "/v1/rooms/shop", fmt.Sprintf(`{"mode":"teller","capacity":%d,"pass_ttl_ms":3600000,"abandon_after_ms":3600000}`, capacity), http.StatusCreated, nil)
 	var mu sync.Mutex
 	var told []visitor
 	stop := make(chan struct{})

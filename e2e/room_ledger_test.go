@@ -21,7 +21,7 @@ import (
 func openHistory(t *testing.T, redis *redistest.Server, name string) *redisstore.Store {
 	t.Helper()
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	store, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Logger: quiet})
+	store, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Logger: quiet, CallTimeout: time.Minute}) // on a busy machine
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ type crew struct {
 	claims map[int32]map[*crewMember]bool
 	// late are members that still believed they own a partition when another got it: the group must
 	// have dropped them, and they must learn of it.
-	late      map[*crewMember]map[int32]string // by partition: who got it
+	late      map[*crewMember]map[int32]lateness // by partition
 	dropped   int
 	processed map[int32]map[int64]bool // offsets, by partition
 }
@@ -58,7 +58,7 @@ func newCrew(s *server, partitions int, options ...kgo.Opt) *crew {
 		t: s.t, server: s, admin: kadm.NewClient(s.connect()), partitions: partitions, options: options,
 		committed: newCommittedOffsets(s, crewGroup, crewTopic),
 		sent:      map[int32]int64{}, claims: map[int32]map[*crewMember]bool{},
-		late: map[*crewMember]map[int32]string{}, processed: map[int32]map[int64]bool{},
+		late: map[*crewMember]map[int32]lateness{}, processed: map[int32]map[int64]bool{},
 	}
 	for partition := range int32(partitions) {
 		c.claims[partition], c.processed[partition] = map[*crewMember]bool{}, map[int64]bool{}
@@ -119,6 +119,12 @@ func (c *crew) processedOf(partition int32) int64 {
 	return int64(len(c.processed[partition]))
 }
 
+// lateness is which member got a partition from another that had not given it back, and when.
+type lateness struct {
+	what string
+	at   time.Time
+}
+
 // crewMember is one client of a crew.
 type crewMember struct {
 	crew     *crew
@@ -151,7 +157,7 @@ func (c *crew) addStatic(instance string) {
 	options := append([]kgo.Opt{
 		kgo.ConsumerGroup(crewGroup), kgo.ConsumeTopics(crewTopic), kgo.ClientID(m.name), kgo.Dialer(m.wire.dial),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
-		kgo.HeartbeatInterval(200 * time.Millisecond), kgo.RebalanceTimeout(10 * time.Second),
+		kgo.HeartbeatInterval(200 * time.Millisecond), kgo.RebalanceTimeout(time.Minute), // a busy member keeps its session, and is not dropped
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, got map[string][]int32) { m.assigned(got[crewTopic]) }),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, gone map[string][]int32) { m.revoked(gone[crewTopic]) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, gone map[string][]int32) { m.lost(gone[crewTopic]) }),
@@ -166,7 +172,7 @@ func (c *crew) addStatic(instance string) {
 		m.consume(ctx)
 	})
 	c.mu.Lock() // callbacks wait until the member is complete
-	c.late[m] = map[int32]string{}
+	c.late[m] = map[int32]lateness{}
 	m.client = c.server.connect(options...)
 	c.mu.Unlock()
 	close(ready)
@@ -229,11 +235,11 @@ func (m *crewMember) assigned(partitions []int32) {
 			case its == generation, its > generation && goesOn(m):
 				c.t.Errorf("%s, and %s owns it in generation %d", what, other.name, its)
 			case its > generation:
-				c.late[m][partition] = what
+				c.late[m][partition] = lateness{what, time.Now()}
 			case goesOn(other):
 				c.t.Errorf("%s, and %s owns it, whose session goes on", what, other.name)
 			default:
-				c.late[other][partition] = what
+				c.late[other][partition] = lateness{what, time.Now()}
 			}
 		}
 		c.claims[partition][m] = true
@@ -248,14 +254,15 @@ func (m *crewMember) heard() {
 	}
 }
 
-// revoked records the partitions that a member gives back, which it still owned.
+// revoked records the partitions that a member gives back, which it still owned. One that was dropped may
+// not know it yet: no request of it was answered since another got the partition.
 func (m *crewMember) revoked(partitions []int32) {
 	c := m.crew
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, partition := range partitions {
-		if what := c.late[m][partition]; what != "" && !m.away {
-			c.t.Errorf("%s before %s gave it back", what, m.name)
+		if late, is := c.late[m][partition]; is && !m.away && time.Unix(0, m.answered.Load()).After(late.at) {
+			c.t.Errorf("%s before %s gave it back", late.what, m.name)
 		}
 		delete(c.late[m], partition)
 		delete(c.claims[partition], m)
@@ -269,7 +276,7 @@ func (m *crewMember) lost(partitions []int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, partition := range partitions {
-		if c.late[m][partition] != "" && !m.away {
+		if _, is := c.late[m][partition]; is && !m.away {
 			c.dropped++
 		}
 		delete(c.late[m], partition)
@@ -323,9 +330,9 @@ func (m *crewMember) forget() {
 	c := m.crew
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for partition, what := range c.late[m] {
+	for partition, late := range c.late[m] {
 		if !m.away {
-			c.t.Errorf("%s, and %s owned it to its end", what, m.name)
+			c.t.Errorf("%s, and %s owned it to its end", late.what, m.name)
 		}
 		delete(c.late[m], partition)
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
@@ -50,6 +51,18 @@ func stoppedServer(t *testing.T) (dir string) {
 	return dir
 }
 
+// openRedis opens the store of a healthy server, which may be slow to answer on a busy machine.
+func openRedis(t *testing.T, url string) *redisstore.Store {
+	t.Helper()
+	store, err := redisstore.Open(t.Context(), redisstore.Options{
+		URL: url, Bulk: bulk.Config{}.WithDefaults(), Logger: slog.New(slog.DiscardHandler), CallTimeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 // migrateTold runs the command.
 func migrateTold(t *testing.T, args ...string) (code int, out, err string) {
 	t.Helper()
@@ -82,10 +95,7 @@ func TestMigrate(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &again); err != nil || code != 0 || !again.Before || again.Jobs != 2003 || again.To != redis.URL() {
 		t.Errorf("the same again: %d %v\n%s%s", code, err, out, said)
 	}
-	store, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Bulk: bulk.Config{}.WithDefaults(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := openRedis(t, redis.URL())
 	defer store.Close()
 	small, err := store.Action(t.Context(), "small")
 	if err != nil || small.Status != bulk.Dispatched || !small.Paused || small.Pending != 3 {
@@ -99,10 +109,7 @@ func TestMigrate(t *testing.T) {
 // The command names data that it cannot migrate, and changes nothing.
 func TestMigrateRefuses(t *testing.T) {
 	redis, dir := redistest.Start(t, redistest.Options{Persist: redistest.EverySecond}), stoppedServer(t)
-	store, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Bulk: bulk.Config{}.WithDefaults(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := openRedis(t, redis.URL())
 	if _, _, err := store.Create(t.Context(), bulk.Spec{ID: "other", Tenant: "t", Type: "echo"}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // document is one whose commands are run as a reader runs them, from the first to the last, in one shell.
@@ -106,8 +106,10 @@ var kept = []struct{ command, flag, defaults, address, ready string }{
 }
 
 func TestCommandsOfDocuments(t *testing.T) {
+	t.Parallel()
 	for _, d := range documents {
 		t.Run(d.path, func(t *testing.T) {
+			t.Parallel()
 			text, err := os.ReadFile(filepath.Join("..", d.path))
 			if err != nil {
 				t.Fatal(err)
@@ -205,7 +207,7 @@ func runShell(t *testing.T, script string) string {
 	}
 	writeFile(t, filepath.Join(dir, "orders.csv"), "order,amount\n17,0.10\n18,0.20\n")
 	writeFile(t, filepath.Join(dir, "orders.ndjson"), `{"order":17}`+"\n")
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
 	defer cancel()
 	bash := exec.CommandContext(ctx, "bash", "-c", script)
 	bash.Dir, bash.Env = dir, append(os.Environ(), "repository="+repository, "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"))

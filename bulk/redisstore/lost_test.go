@@ -86,7 +86,7 @@ func newLosses(t *testing.T, shards int) *losses {
 // the call is safe.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	for _, shards := range []int{1, 3} {
+	for _, shards := range shardCounts(1, 3) {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
 			t.Parallel()
 			for name, test := range map[string]func(*losses){

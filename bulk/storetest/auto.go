@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"math"
+	"os"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -56,9 +57,14 @@ func (k *kit) autoWindow(window time.Duration, target string, most int) (rate fl
 	return rate, len(jobs), len(jobs) - passed
 }
 
-// autoFound runs a target that lets 60 attempts pass in a second, and later 30.
+// autoFound runs a target that lets 60 attempts pass in a second, and later 30; with SLUICE_LONG=1 also in windows
+// of half a second.
 func autoFound(k *kit) {
-	for _, window := range []time.Duration{time.Second, 500 * time.Millisecond} {
+	lengths := []time.Duration{time.Second}
+	if os.Getenv(longVariable) == "1" {
+		lengths = append(lengths, 500*time.Millisecond)
+	}
+	for _, window := range lengths {
 		config := unlimited()
 		config.Window = window
 		k.open(config)

@@ -59,8 +59,8 @@ var documents = []document{
 // documentPorts are the ports in commands of documents. Each stands for a free one.
 var documentPorts = []string{"3000", "3001", "6379", "8000", "8080", "8081", "8443", "9092"}
 
-// waits are for how long commands of documents wait for news, and here.
-var waits = []string{"wait_ms=20000", "wait_ms=500", `"wait_ms":20000`, `"wait_ms":500`, `"wait_ms": 20000`, `"wait_ms": 500`, "--max-time 20", "--max-time 1"}
+// waits are for how long commands of documents wait for news, and here: as long as a busy machine may need.
+var waits = []string{"wait_ms=20000", "wait_ms=3000", `"wait_ms":20000`, `"wait_ms":3000`, `"wait_ms": 20000`, `"wait_ms": 3000`, "--max-time 20", "--max-time 3"}
 
 // shell is what the commands of a document run in. A server is left running by those who read on in another
 // terminal, so it is started in the background, in place of one at its address.

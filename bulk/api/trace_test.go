@@ -158,7 +158,7 @@ const (
 	caller      = "00-" + callerTrace + "-" + callerSpan + "-01"
 )
 
-// The tree of docs/bulk/tracing.md: from the client's span to the target's.
+// The tree of docs/tracing.md: from the client's span to the target's.
 func TestTheTraceFromUploadToOutcome(t *testing.T) {
 	s := newTraced(t, sdk.NeverSample()) // the caller's decision counts
 	parents := make(chan string, 2)

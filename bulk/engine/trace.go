@@ -14,7 +14,7 @@ import (
 )
 
 // WithTracerProvider creates spans of actions and of the attempts of their jobs: see
-// docs/bulk/tracing.md. The provider's sampler decides when an action is created. Without
+// docs/tracing.md. The provider's sampler decides when an action is created. Without
 // a provider, the default, there are no spans, and actions keep no trace context.
 func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(e *Engine) { e.spans = newSpans(provider) }

@@ -16,7 +16,7 @@ import (
 )
 
 // WithTracerProvider creates spans of what visitors do whose request is in a sampled trace, and of each
-// round that admits or removes visitors: see docs/bulk/tracing.md. The default is none.
+// round that admits or removes visitors: see docs/tracing.md. The default is none.
 func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(e *Engine) {
 		if provider != nil {

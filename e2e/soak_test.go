@@ -32,8 +32,8 @@ import (
 var soakSeconds = "60"
 
 // TestSoak has all three parts at work on one server, with faults of every kind, one after another. In the first
-// quarter of the time some of them end the server; in the rest one process runs, whose memory, goroutines, open files
-// and data must not grow. All the time, and at the end: each job of an action is delivered and counted once, each
+// quarter of the time some of them end the server; in the rest one process runs, whose memory, goroutines and open
+// files must not grow. All the time, and at the end: each job of an action is delivered and counted once, each
 // acknowledged record stands once at the offset that its producer was told, a transactional copy has each record once,
 // and guests are served as their waiting room promises.
 func TestSoak(t *testing.T) {
@@ -131,16 +131,18 @@ type soak struct {
 
 const (
 	soakTenants, soakJobs = 5, 100
-	// soakKept is what a partition keeps, beside its newest file of 64 MiB: the data reaches its size within a quarter
-	// of an hour. The copy is fewer than soakBehind records behind, which are kept.
-	soakKept, soakBehind = "4194304", 500
+	// soakKept is what a partition keeps, beside its newest file of 64 MiB. The copy is fewer than soakBehind records
+	// behind, which are kept.
+	soakKept, soakBehind = 4 << 20, 500
+	// soakData bounds the data: what the partitions of both topics keep, and as much as a quarter of it for the rest.
+	soakData = 2 * copyPartitions * (soakKept + 64<<20) * 5 / 4
 )
 
 func newSoak(server *server) *soak {
 	s := &soak{T: server.t, server: server, target: newMoodyTarget(server.t), copies: &copyRun{T: server.t, server: server, polled: 64 << 10}}
 	s.admin = kadm.NewClient(server.connect())
 	for _, name := range []string{copyInput, copyOutput} {
-		server.newTopic(name, copyPartitions, "retention.bytes", soakKept)
+		server.newTopic(name, copyPartitions, "retention.bytes", fmt.Sprint(soakKept))
 	}
 	plan := crowdPlan{
 		room: "shop", count: 1 << 30, together: 100, near: 20,
@@ -452,9 +454,14 @@ func (s *server) sample() soakSample {
 	return sample
 }
 
-// flat compares the second quarter of the samples with the last one.
+// flat compares the second quarter of the samples with the last one, and all with the bound of the data.
 func flat(t *testing.T, samples []soakSample) {
 	t.Helper()
+	for _, sample := range samples {
+		if sample.data > soakData {
+			t.Errorf("%d MiB of data, want at most %d", sample.data>>20, soakData>>20)
+		}
+	}
 	quarter := len(samples) / 4
 	if quarter < 3 {
 		t.Logf("%d samples of one process are too few to say whether anything grows", len(samples))
@@ -472,7 +479,6 @@ func flat(t *testing.T, samples []soakSample) {
 		slack float64
 	}{
 		"memory":     {func(s soakSample) float64 { return float64(s.memory) }, 32 << 20},
-		"data":       {func(s soakSample) float64 { return float64(s.data) }, 64 << 20},
 		"goroutines": {func(s soakSample) float64 { return s.goroutines }, 50},
 		"files":      {func(s soakSample) float64 { return s.files }, 20},
 	} {

@@ -180,13 +180,18 @@ func (c *crowd) hearGone(g *guest, a answer, received time.Time) {
 		c.errorf("visitor %d is told that %d is gone", g.id, problem.ID)
 	}
 	g.gone, g.due = problem.Reason, time.Time{}
+	if g.inside.IsZero() && !c.inTime(g, received) { // no server heard of it in time, whatever it tried
+		g.kept = false
+	}
+	// Where this process ran late, a tick may have been late as well, and a stay is counted from the tick.
+	late := 2 * time.Duration(c.stall.Load())
 	kept := c.plan.abandon + c.plan.grace
 	silence := received.Sub(g.sent) - c.stopped(g.sent, received)
 	switch {
 	case g.gone == "abandoned" && silence < kept:
 		c.errorf("visitor %d lost the place after a silence of %v, and it is kept for %v", g.id, silence, kept)
 	case g.gone == "abandoned" || g.gone == "left" && g.leaving:
-	case g.gone == "expired" && (!g.inside.IsZero() || g.lost || silence > c.plan.ttl):
+	case g.gone == "expired" && (!g.inside.IsZero() || g.lost || silence > c.plan.ttl-late):
 	default:
 		c.errorf("visitor %d is told %s", g.id, a.body)
 	}

@@ -26,6 +26,21 @@ type crowdPlan struct {
 	stay time.Duration
 }
 
+// teller returns the settings of the plan's room, in mode teller.
+func (p *crowdPlan) teller(capacity int64) string {
+	return fmt.Sprintf(`{"mode":"teller","capacity":%d,"pass_ttl_ms":%d,"claim_window_ms":%d,"abandon_after_ms":%d,"grace_ms":%d}`,
+		capacity, p.ttl.Milliseconds(), p.claim.Milliseconds(), p.abandon.Milliseconds(), p.grace.Milliseconds())
+}
+
+// awaitEmpty waits until all visitors are gone, including silent ones.
+func awaitEmpty(t *testing.T, s *server, name string) {
+	t.Helper()
+	until.True(t, "the room is empty", func() bool {
+		v := s.room(name)
+		return v.Waiting == 0 && v.Inside == 0
+	})
+}
+
 // crowd is a set of guests who come to a room of several servers, poll as they are told, stay,
 // leave, vanish and return. Each request goes to a random server, as behind a load balancer; failed
 // requests are repeated.

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -45,15 +44,6 @@ func killSome(fleet []*server) {
 	for _, s := range some {
 		s.awaitReady()
 	}
-}
-
-// awaitEmpty waits until all visitors are gone, including silent ones.
-func awaitEmpty(t *testing.T, s *server, name string) {
-	t.Helper()
-	until.True(t, "the room is empty", func() bool {
-		v := s.room(name)
-		return v.Waiting == 0 && v.Inside == 0
-	})
 }
 
 // Several servers on one Redis let visitors in while servers are killed and the capacity changes.
@@ -124,9 +114,7 @@ func setCapacity(s *server, plan *crowdPlan, limits capacities, capacity int64) 
 		status = http.StatusCreated
 	}
 	sent := time.Now()
-	s.call("PUT", "/v1/rooms/"+plan.room, fmt.Sprintf(
-		`{"mode":"teller","capacity":%d,"pass_ttl_ms":%d,"claim_window_ms":%d,"abandon_after_ms":%d,"grace_ms":%d}`,
-		capacity, plan.ttl.Milliseconds(), plan.claim.Milliseconds(), plan.abandon.Milliseconds(), plan.grace.Milliseconds()), status, nil)
+	s.call("PUT", "/v1/rooms/"+plan.room, plan.teller(capacity), status, nil)
 	return append(limits, capacityChange{sent, time.Now(), capacity})
 }
 

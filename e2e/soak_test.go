@@ -148,8 +148,7 @@ func newSoak(server *server) *soak {
 		room: "shop", count: 1 << 30, together: 100, near: 20,
 		ttl: 5 * time.Second, claim: 4 * time.Second, abandon: 6 * time.Second, grace: 3 * time.Second, slides: true, stay: 3 * time.Second,
 	}
-	server.call("PUT", "/v1/rooms/"+plan.room, `{"mode":"teller","capacity":20,"pass_ttl_ms":5000,"claim_window_ms":4000,"abandon_after_ms":6000,"grace_ms":3000}`,
-		http.StatusCreated, nil)
+	server.call("PUT", "/v1/rooms/"+plan.room, plan.teller(20), http.StatusCreated, nil)
 	s.guests = newCrowd(s.T, plan, server)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -319,10 +318,7 @@ func (s *soak) check() {
 			s.Errorf("%s/%d ends at %d, want %d", copyInput, partition, end, want)
 		}
 	}
-	until.True(s.T, "the room is empty", func() bool {
-		v := s.server.room("shop")
-		return v.Waiting == 0 && v.Inside == 0
-	})
+	awaitEmpty(s.T, s.server, s.guests.plan.room)
 	s.Logf("%d jobs, delivered %d times; %d records, %d copied; %d guests, %d of whom came in", s.jobs.Load(), s.target.calls.Load(), s.written.Load(),
 		s.copied.Load(), s.guests.ended.Load(), s.guests.admitted.Load())
 }

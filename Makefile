@@ -86,11 +86,11 @@ test: ## Vet and test what this machine has the programs for: 2 to 7 minutes on 
 
 .PHONY: test-packages
 test-packages:
-	@go test -vet=off $(COUNT) -tags '$(TAGS)' -p 3 -parallel 4 -timeout 30m $(WAITING) $(VIRTUAL) $(filter-out $(WAITING),$(OTHERS))
+	@go test -vet=off $(COUNT) -tags '$(TAGS)' -p 4 -parallel 4 -timeout 30m $(WAITING) $(VIRTUAL) $(filter-out $(WAITING),$(OTHERS))
 
 .PHONY: test-binary
 test-binary:
-	@go test -vet=off -count=1 -tags '$(TAGS)' -parallel 5 -timeout 30m $(BINARY)
+	@go test -vet=off -count=1 -tags '$(TAGS)' -parallel 6 -timeout 30m $(BINARY)
 
 .PHONY: test-all
 test-all: need-all lint ## Lint, and every test: race detector, all sizes, clusters, clients, browser, fuzzing: 25 to 30 minutes on 2 cores

@@ -207,8 +207,9 @@ func TestGateSurvivesAKill(t *testing.T) {
 	s.kill()
 	s.args = []string{"--listen", strings.TrimPrefix(front, "http://"), "--room", "shop", "--upstream", upstream}
 	s.start()
-	if !first.inShop("/") || second.inShop("/") {
-		t.Error("after the start another is in the shop")
+	until.True(t, "after the start, the first is in the shop", func() bool { return first.inShop("/") })
+	if second.inShop("/") {
+		t.Error("after the start another is in the shop too")
 	}
 	s.kill()
 	s.args = append(s.args, "--capacity", "2")

@@ -40,6 +40,9 @@ func TestTopicCompactionKill(t *testing.T) {
 				t.Error(err)
 			}
 			sent.Add(int64(len(burst)))
+			if !long() { // leave the processor to the tests beside it
+				<-time.After(10 * time.Millisecond)
+			}
 		}
 	}()
 	defer stop()

@@ -1,17 +1,36 @@
 package topic
 
-import "slices"
+import (
+	"net"
+	"slices"
+	"strconv"
+)
 
 // Advertised is what a node tells the other nodes and clients about itself.
 type Advertised struct {
-	// Host and Port are the address for Kafka clients.
+	// Host and Port are the address for Kafka clients; no host: the one that a client has connected to.
 	Host string
 	Port int32
+	// Listeners are the addresses for the clients of each listener that has a name, host:port, with the
+	// address above among them; an empty one is the one that a client has connected to.
+	Listeners map[string]string
 	// HTTP is the base URL of the node's HTTP interface; empty if it has none.
 	HTTP string
 	// Rack is the node's rack: replicas are spread over racks. A node without one
 	// counts as a rack of its own.
 	Rack string
+}
+
+// Reached returns the address for clients that came through a listener of that name. If the node has none,
+// as while the settings of a cluster's nodes change one after the other, it is Host and Port.
+func (a *Advertised) Reached(listener string) (host string, port int32) {
+	address, named := a.Listeners[listener]
+	if !named {
+		return a.Host, a.Port
+	}
+	host, text, _ := net.SplitHostPort(address) // empty, or checked when it was set
+	number, _ := strconv.ParseUint(text, 10, 16)
+	return host, int32(number)
 }
 
 // Node is a node of the cluster.

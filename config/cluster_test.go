@@ -107,9 +107,9 @@ func TestWrongClusters(t *testing.T) {
 		"advertises no host": {map[string]string{"topic.advertise": ":9092"}, "topic.advertise", `":9092": ":9092": want host:port that others`},
 		"a listener on all": {map[string]string{"kafka": "inner=plain://127.0.0.1:9092,outer=plain://127.0.0.1:0", "topic.advertise": "inner=n1:9092"}, "kafka",
 			`"outer=plain://127.0.0.1:0": others are told to connect to it: want topic.advertise with a host:port that clients reach (--topic-advertise outer=node1.example.com:9092)`},
-		"http at any port":   {map[string]string{"http": "127.0.0.1:0"}, "http", `"127.0.0.1:0": operators are told`},
-		"embedded state":     {map[string]string{"state": "embedded"}, "state", "bulk actions and rooms of a cluster are in a Redis"},
-		"odd http":           {map[string]string{"cluster.advertise_http": "0.0.0.0:80"}, "cluster.advertise_http", `"0.0.0.0:80": want host:port`},
+		"http at any port": {map[string]string{"http": "127.0.0.1:0"}, "http", `"127.0.0.1:0": operators are told`},
+		"embedded state":   {map[string]string{"state": "embedded"}, "state", "bulk actions and rooms of a cluster are in a Redis"},
+		"odd http":         {map[string]string{"cluster.advertise_http": "0.0.0.0:80"}, "cluster.advertise_http", `"0.0.0.0:80": want host:port`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := map[string]string{

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -118,7 +119,7 @@ func TestListenersOfThreeNodes(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := kerr.ErrorForCode(response.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode); err != nil && err != kerr.TopicAlreadyExists {
+			if err := kerr.ErrorForCode(response.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
 				return err
 			}
 			return nil

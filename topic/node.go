@@ -1,10 +1,6 @@
 package topic
 
-import (
-	"net"
-	"slices"
-	"strconv"
-)
+import "slices"
 
 // Advertised is what a node tells the other nodes and clients about itself.
 type Advertised struct {
@@ -19,18 +15,6 @@ type Advertised struct {
 	// Rack is the node's rack: replicas are spread over racks. A node without one
 	// counts as a rack of its own.
 	Rack string
-}
-
-// Reached returns the address for clients that came through a listener of that name. If the node has none,
-// as while the settings of a cluster's nodes change one after the other, it is Host and Port.
-func (a *Advertised) Reached(listener string) (host string, port int32) {
-	address, named := a.Listeners[listener]
-	if !named {
-		return a.Host, a.Port
-	}
-	host, text, _ := net.SplitHostPort(address) // empty, or checked when it was set
-	number, _ := strconv.ParseUint(text, 10, 16)
-	return host, int32(number)
 }
 
 // Node is a node of the cluster.

@@ -30,11 +30,19 @@ func (s *Server) nodes(c *call) []topic.Node {
 // came. This node, without an advertised address, is at the address that the client connected to.
 func (s *Server) reached(c *call, n topic.Node) topic.Node {
 	listener := c.session.listener
-	n.Host, n.Port = n.Reached(listener.Name)
+	directed(&n, listener)
 	if n.ID == s.broker.Node() && (n.Host == "" || listener.Advertise != "") {
 		n.Host, n.Port = advertised(c)
 	}
 	return n
+}
+
+// directed gives a node the address for clients that came through a listener. If the node has none of that name, as while
+// the settings of a cluster's nodes change one after the other, it stays at the first.
+func directed(n *topic.Node, listener *Listener) {
+	if address, named := n.Listeners[listener.Name]; named {
+		n.Host, n.Port, _ = splitAddress(address) // empty, or checked when it was set
+	}
 }
 
 // movedNodes returns the nodes of the cluster that the topics were migrated to. Clients
@@ -43,7 +51,7 @@ func (s *Server) movedNodes(c *call, moved []catalog.Address) []topic.Node {
 	nodes := make([]topic.Node, len(moved))
 	for i, at := range moved {
 		n := topic.Node{ID: at.ID, Advertised: topic.Advertised{Host: at.Host, Port: at.Port, Listeners: at.Listeners, Rack: at.Rack}, Alive: true}
-		n.Host, n.Port = n.Reached(c.session.listener.Name)
+		directed(&n, c.session.listener)
 		nodes[i] = n
 	}
 	return nodes

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/testkit/certtest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -52,6 +53,7 @@ func (s *certified) another(t *testing.T, args ...string) *certified {
 		"--log-level", "debug", "--config", s.settings, "--tls-cert-file", own.Cert, "--tls-key-file", own.Key, "--tls-client-ca-file", s.authority.File,
 		"--tls-client-crl-file", s.revokedIn, "--tls-client-auth", "requested",
 	}, args...)...)
+	more.secure = s.client()
 	more.launch()
 	until.True(t, "the server is ready", func() bool {
 		status, _ := more.get(more.client(), "/readyz", "")
@@ -155,6 +157,38 @@ func TestCertificatesAsAccounts(t *testing.T) {
 		t.Error("a Kafka client with a revoked certificate is answered")
 	}
 	s.checkRecords(t, []string{`"cert:viewer"`, `"cert:stranger"`}, []string{adminToken, wrong}, viewer)
+}
+
+// Each role may do what the table says by a certificate too, and clients without one nothing.
+func TestEveryRoleAtEveryPathByCertificate(t *testing.T) {
+	t.Parallel()
+	clients, who := map[string]*http.Client{}, map[string]access.Role{"": nobody}
+	var grants []string
+	for _, role := range access.Roles() {
+		who[string(role)] = role
+		grants = append(grants, "name:cert:"+string(role)+" "+string(role))
+	}
+	s := certify(t, grants...).another(t, "--pprof")
+	for name, role := range who {
+		config := s.authority.Client()
+		if role != nobody {
+			config = s.authority.Client(s.authority.Issue(name))
+		}
+		clients[name] = &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+		t.Cleanup(clients[name].CloseIdleConnections)
+	}
+	s.walk(who, func(name, method, path string) answer {
+		request, err := http.NewRequestWithContext(t.Context(), method, s.url(path), strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		a, err := send(clients[name], request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	})
 }
 
 // checkRecords stops the server. It checks that the audit has names, and that neither it nor the log shows secrets or a key.

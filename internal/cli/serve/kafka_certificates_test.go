@@ -47,7 +47,7 @@ func serveCertified(t *testing.T, grants ...string) *certified {
 }
 
 // grant replaces the grants.
-func (c *certified) grant(texts ...string) {
+func (c *kafkaServer) grant(texts ...string) {
 	c.t.Helper()
 	grants := make([]access.Grant, len(texts))
 	for i, text := range texts {

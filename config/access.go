@@ -103,7 +103,7 @@ func (c *Config) Audited() bool {
 }
 
 // AuditTopic reports whether a trail is published.
-func (c *Config) AuditTopic() bool { return c.Audit.Topic && c.Topic.Kafka != Off }
+func (c *Config) AuditTopic() bool { return c.Audit.Topic && c.Topic.On() }
 
 // Hash returns the SHA-256 of the settings, without secrets.
 func (c *Config) Hash() (string, error) {

@@ -46,20 +46,30 @@ func (c *Cluster) SharedSecret() (string, error) { return readSecret(c.Secret, c
 
 // Advertised returns the addresses that other nodes and clients use for this node.
 func (c *Config) Advertised() topic.Advertised {
-	kafka := c.Topic.Kafka
-	if advertised := c.Topic.Advertised(); advertised != "" {
-		kafka = advertised
+	at := topic.Advertised{Rack: c.Cluster.Rack}
+	for i, listener := range c.Listeners() {
+		address := listener.reached()
+		if i == 0 {
+			host, port, _ := net.SplitHostPort(address) // empty, or checked when it was set
+			number, _ := strconv.ParseUint(port, 10, 16)
+			at.Host, at.Port = host, int32(number)
+			if listener.Name != "" {
+				at.Listeners = map[string]string{}
+			}
+		}
+		if listener.Name != "" {
+			at.Listeners[listener.Name] = address
+		}
 	}
-	host, port, _ := net.SplitHostPort(kafka) // checked when it was set
-	number, _ := strconv.ParseUint(port, 10, 16)
 	address := c.Cluster.AdvertiseHTTP
 	if address == advertiseAuto {
 		address = c.HTTP
 		if own, httpPort, err := net.SplitHostPort(address); err == nil && wildcard(own) {
-			address = net.JoinHostPort(host, httpPort)
+			address = net.JoinHostPort(at.Host, httpPort)
 		}
 	}
-	return topic.Advertised{Host: host, Port: int32(number), HTTP: "http://" + address, Rack: c.Cluster.Rack}
+	at.HTTP = "http://" + address
+	return at
 }
 
 // validateCluster checks what a node of a cluster needs.
@@ -85,7 +95,7 @@ func (c *Config) wrongNode() (key, why string) {
 	own := []string{c.Cluster.Listen, c.Cluster.Advertise}
 	others := slices.DeleteFunc(slices.Clone(c.Cluster.Peers), func(peer string) bool { return slices.Contains(own, peer) })
 	switch {
-	case c.Topic.Kafka == Off:
+	case !c.Topic.On():
 		return "kafka", "a node of a cluster serves topics: give it an address, such as 127.0.0.1:9092"
 	case c.Cluster.Node < 1:
 		return "cluster.node", "a node of a cluster needs a number of its own, from 1 (--node 1)"
@@ -148,12 +158,11 @@ func (c *Config) wrongTLS() (key, why string) {
 
 // wrongReach returns what is wrong with the advertised addresses.
 func (c *Config) wrongReach() (key, why string) {
-	const told = `others are told to connect to it: want topic.advertise with a host:port that clients reach (--topic-advertise node1.example.com:9092)`
-	if c.Topic.Advertised() == "" && checkHostPort(c.Topic.Kafka) != nil {
-		return "kafka", fmt.Sprintf("%q: %s", c.Topic.Kafka, told)
-	}
-	if advertised := c.Topic.Advertised(); advertised != "" && checkHostPort(advertised) != nil {
-		return "topic.advertise", fmt.Sprintf("%q: %s", advertised, "want host:port that others can connect to, such as node1.example.com:9092")
+	const told = `others are told to connect to it: want topic.advertise with a host:port that clients reach (--topic-advertise %s)`
+	for _, listener := range c.Listeners() {
+		if listener.reached() == "" {
+			return "kafka", fmt.Sprintf("%q: "+told, listener, listener.advertising("node1.example.com:9092"))
+		}
 	}
 	if c.Cluster.AdvertiseHTTP == advertiseAuto {
 		if _, port, err := net.SplitHostPort(c.HTTP); err != nil || port == "0" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -60,14 +61,14 @@ func TestCluster(t *testing.T) {
 	if text, err := c.Cluster.SharedSecret(); err != nil || text != strings.Repeat("x", 16) {
 		t.Errorf("the secret is %q, %v", text, err)
 	}
-	if want := (topic.Advertised{Host: "n2", Port: 9092, HTTP: "http://n2:8080", Rack: "b"}); c.Advertised() != want {
+	if want := (topic.Advertised{Host: "n2", Port: 9092, HTTP: "http://n2:8080", Rack: "b"}); !reflect.DeepEqual(c.Advertised(), want) {
 		t.Errorf("%+v, want %+v", c.Advertised(), want)
 	}
 	c, err = config.Load(flags(t, "--http", "127.0.0.1:81", "--cluster-advertise-http", "web:80"), append(clusterOf(t, ""), "SLUICE_KAFKA=127.0.0.1:9999"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (topic.Advertised{Host: "127.0.0.1", Port: 9999, HTTP: "http://web:80"}); c.Advertised() != want {
+	if want := (topic.Advertised{Host: "127.0.0.1", Port: 9999, HTTP: "http://web:80"}); !reflect.DeepEqual(c.Advertised(), want) {
 		t.Errorf("%+v, want %+v", c.Advertised(), want)
 	}
 }
@@ -103,10 +104,12 @@ func TestWrongClusters(t *testing.T) {
 		"kafka off":          {map[string]string{"kafka": "off", "state": "redis://r:6379"}, "kafka", "a node of a cluster serves topics"},
 		"kafka on all":       {map[string]string{"kafka": ":9092"}, "kafka", `":9092": others are told to connect to it: want topic.advertise`},
 		"kafka at any port":  {map[string]string{"kafka": "127.0.0.1:0"}, "kafka", `"127.0.0.1:0": others are told`},
-		"advertises no host": {map[string]string{"topic.advertise": ":9092"}, "topic.advertise", `":9092": want host:port that others`},
-		"http at any port":   {map[string]string{"http": "127.0.0.1:0"}, "http", `"127.0.0.1:0": operators are told`},
-		"embedded state":     {map[string]string{"state": "embedded"}, "state", "bulk actions and rooms of a cluster are in a Redis"},
-		"odd http":           {map[string]string{"cluster.advertise_http": "0.0.0.0:80"}, "cluster.advertise_http", `"0.0.0.0:80": want host:port`},
+		"advertises no host": {map[string]string{"topic.advertise": ":9092"}, "topic.advertise", `":9092": ":9092": want host:port that others`},
+		"a listener on all": {map[string]string{"kafka": "inner=plain://127.0.0.1:9092,outer=plain://127.0.0.1:0", "topic.advertise": "inner=n1:9092"}, "kafka",
+			`"outer=plain://127.0.0.1:0": others are told to connect to it: want topic.advertise with a host:port that clients reach (--topic-advertise outer=node1.example.com:9092)`},
+		"http at any port": {map[string]string{"http": "127.0.0.1:0"}, "http", `"127.0.0.1:0": operators are told`},
+		"embedded state":   {map[string]string{"state": "embedded"}, "state", "bulk actions and rooms of a cluster are in a Redis"},
+		"odd http":         {map[string]string{"cluster.advertise_http": "0.0.0.0:80"}, "cluster.advertise_http", `"0.0.0.0:80": want host:port`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := map[string]string{

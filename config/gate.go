@@ -104,7 +104,7 @@ func (c *Config) validateTogether() error {
 
 // validateParts refuses a server that has nothing to serve.
 func (c *Config) validateParts() error {
-	if c.State.IsOff() && c.Topic.Kafka == Off {
+	if c.State.IsOff() && !c.Topic.On() {
 		return c.wrong("state", "with kafka off too there is nothing to serve")
 	}
 	return nil

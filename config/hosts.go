@@ -6,7 +6,11 @@ import "net"
 // and localhost: those that are set, and those by which others are told to connect.
 func (c *Config) KnownHosts() []string {
 	names := append([]string(nil), c.HTTPHosts...)
-	for _, address := range []string{c.HTTP, c.Cluster.AdvertiseHTTP, c.Topic.Advertised()} {
+	addresses := []string{c.HTTP, c.Cluster.AdvertiseHTTP}
+	for _, listener := range c.Listeners() {
+		addresses = append(addresses, listener.Advertise)
+	}
+	for _, address := range addresses {
 		if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
 			names = append(names, host)
 		}

@@ -150,10 +150,10 @@ func (c *Config) clusterSettings() []Setting {
 func (c *Config) topicSettings() []Setting {
 	t := &c.Topic
 	return []Setting{
-		{Key: "kafka", field: &t.Kafka, Default: "127.0.0.1:9092", check: orWord(Off, checkAddress, `host:port, such as 127.0.0.1:9092, or "off"`),
-			Usage: "address to serve Kafka clients at, host:port; off: no topics. Anybody who reaches it may read and write them, so others than this machine need tls.client_ca_file or insecure_listen"},
-		{Key: "topic.advertise", field: &t.Advertise, Default: advertiseAuto, check: orWord(advertiseAuto, checkAddress, `host:port, such as broker.example.com:9092, or "auto"`),
-			Usage: "host:port that Kafka clients are told to connect to; auto: the address that they have connected to"},
+		{Key: "kafka", field: &t.Kafka, Default: "127.0.0.1:9092", check: orWord(Off, checkListeners, ""),
+			Usage: "address to serve Kafka clients at, host:port, with TLS if tls.cert_file is set; or several, each with a name and plain or tls: internal=plain://127.0.0.1:9092, public=tls://0.0.0.0:9093; nodes of a cluster connect to the first. off: no topics. Without accounts anybody who reaches it may read and write them, so others than this machine need access.admin_token with TLS, tls.client_ca_file or insecure_listen"},
+		{Key: "topic.advertise", field: &t.Advertise, Default: advertiseAuto, check: orWord(advertiseAuto, each(checkAdvertised), ""),
+			Usage: "host:port that Kafka clients are told to connect to; with names, those who came through the listener of that name: public=broker.example.com:9093; auto, and for listeners that are not named: the address that they have connected to"},
 		{Key: "topic.sync", field: &t.Sync, Default: SyncAlways, check: orWord(SyncAlways, checkSync, ""),
 			Usage: "always: records are fsynced before they are acknowledged; a duration, such as 1s: the interval between fsyncs, and a power cut may lose the records that were acknowledged within it"},
 		{Key: "topic.linger", field: &t.Linger, Default: "0", Zero: "not at all",

@@ -38,7 +38,7 @@ func (c *Config) validateTLS() error {
 		return c.wrong("tls.client_auth", "want tls.client_ca_file too: without it no certificate is requested")
 	case t.ClientOptional() && !c.Access.On():
 		return c.wrong("tls.client_auth", "without accounts anybody could do everything: want access.admin_token or access.admin_token_file too, or required")
-	case t.On() && c.Cluster.On() && c.Topic.Kafka != Off && c.Cluster.CAFile == "":
+	case c.Cluster.On() && c.Topic.On() && c.Listeners()[0].TLS && c.Cluster.CAFile == "":
 		return c.wrong("tls.cert_file", "in a cluster, nodes call each other's Kafka ports: want cluster.ca_file, which must have the authority of this certificate, and cluster.cert_file too")
 	}
 	return nil

@@ -10,10 +10,9 @@ import (
 
 // Topic are the settings of topics; see topic.Config.
 type Topic struct {
-	// Kafka is the address to serve Kafka clients at, host:port, or Off.
-	Kafka string
-	// Advertise is the host:port that clients are told to connect to, or "auto".
-	Advertise string
+	// Kafka are the addresses to serve Kafka clients at, or Off; see Config.Listeners. Advertise are the host:port that
+	// clients are told to connect to, or "auto".
+	Kafka, Advertise List
 	// Sync is SyncAlways, or how often appends are fsynced.
 	Sync       string
 	AutoCreate bool
@@ -74,14 +73,8 @@ func (t *Topic) Config() topic.Config {
 	}
 }
 
-// Advertised returns the host:port that clients are told to connect to; empty: the
-// one that they have connected to.
-func (t *Topic) Advertised() string {
-	if t.Advertise == advertiseAuto {
-		return ""
-	}
-	return t.Advertise
-}
+// On reports whether the process serves topics.
+func (t *Topic) On() bool { return t.Kafka.String() != Off }
 
 // SyncInterval returns how often appends are fsynced; 0: each one.
 func (t *Topic) SyncInterval() time.Duration {
@@ -112,5 +105,5 @@ func (c *Config) validateTopic() error {
 	if err := c.Topic.Config().Validate(); err != nil {
 		return c.located(err)
 	}
-	return nil
+	return c.validateListeners()
 }

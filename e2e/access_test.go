@@ -84,6 +84,27 @@ func (s *server) operations() map[string]access.Right {
 	return rights
 }
 
+// nobody is the role of those who are not known.
+const nobody = access.Role("")
+
+var wildcard = regexp.MustCompile(`\{[a-z]+\}`)
+
+// walk asks for each operation and path that a server has, as each of those who have a role: the table says who is refused.
+func (s *server) walk(who map[string]access.Role, ask func(who, method, path string) answer) {
+	s.t.Helper()
+	for route, right := range s.operations() {
+		method, path, _ := strings.Cut(wildcard.ReplaceAllString(route, "x"), " ")
+		for one, role := range who {
+			a := ask(one, method, path)
+			refused := right != access.Open && role.Rights()&right != right
+			unknown := a.status == http.StatusUnauthorized || role == nobody && a.status == http.StatusTooManyRequests
+			if right != access.Open && unknown != (role == nobody) || role != nobody && (a.status == http.StatusForbidden) != refused {
+				s.t.Errorf("%s as %q: %d %.200s, want it refused: %v", route, role, a.status, a.body, refused)
+			}
+		}
+	}
+}
+
 // Each role may do what the table says, by a token and by a JWT, of everything that a server serves; and no secret of a token is in an answer
 // but that of its creation, in a log or in what commands print.
 func TestEveryRoleAtEveryPath(t *testing.T) {
@@ -93,36 +114,23 @@ func TestEveryRoleAtEveryPath(t *testing.T) {
 	s.env = append(s.env, provider.settings()...)
 	s.start()
 	const unknown = "sluice_somebody-who-is-not-known"
-	planted, secrets := []string{adminToken, unknown}, map[string]access.Role{}
+	secrets := map[string]access.Role{unknown: nobody}
 	for _, role := range access.Roles() {
 		secrets[s.token("of-"+string(role), role)] = role
 		secrets[provider.sign("somebody", "idp-"+string(role), time.Hour)] = role
 	}
-	planted = slices.AppendSeq(planted, maps.Keys(secrets))
+	planted := slices.AppendSeq([]string{adminToken}, maps.Keys(secrets))
 	admin := provider.sign("admin", "idp-admin", time.Hour)
 	until.True(t, "the server has the keys", func() bool { return s.as(admin, "GET", "/v1/tokens", "").status == http.StatusOK })
-	wildcard := regexp.MustCompile(`\{[a-z]+\}`)
-	for route, right := range s.operations() {
-		method, path, _ := strings.Cut(wildcard.ReplaceAllString(route, "x"), " ")
-		ask := func(token string) answer {
-			a := s.as(token, method, path, "{}")
-			for _, secret := range planted {
-				if strings.Contains(string(a.body), secret) {
-					t.Errorf("%s shows a secret", route)
-				}
-			}
-			return a
-		}
-		for secret, role := range secrets {
-			refused := right != access.Open && role.Rights()&right != right
-			if a := ask(secret); a.status == http.StatusUnauthorized && right != access.Open || (a.status == http.StatusForbidden) != refused {
-				t.Errorf("%s as %s: %d %.200s, want it refused: %v", route, role, a.status, a.body, refused)
+	s.walk(secrets, func(token, method, path string) answer {
+		a := s.as(token, method, path, "{}")
+		for _, secret := range planted {
+			if strings.Contains(string(a.body), secret) {
+				t.Errorf("%s %s shows a secret", method, path)
 			}
 		}
-		if a := ask(unknown); right != access.Open && a.status != http.StatusUnauthorized && a.status != http.StatusTooManyRequests {
-			t.Errorf("%s without a token: %d %.200s", route, a.status, a.body)
-		}
-	}
+		return a
+	})
 	printed := exec.CommandContext(t.Context(), binary, "config")
 	printed.Env = append(os.Environ(), s.env...)
 	config, err := printed.CombinedOutput()

@@ -14,7 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/testkit/certtest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -29,19 +31,35 @@ type certified struct {
 // secure starts a server. Its grants are in its file of settings.
 func secure(t *testing.T, grants ...string) *certified {
 	t.Helper()
+	return certify(t, grants...).another(t)
+}
+
+// certify makes what servers share: an authority, its revocation list, and a file of settings.
+func certify(t *testing.T, grants ...string) *certified {
+	t.Helper()
 	folder := t.TempDir()
 	s := &certified{authority: certtest.New(t), settings: filepath.Join(folder, "sluice.yaml"), revokedIn: filepath.Join(folder, "crl.pem")}
 	s.authority.Revoke(s.revokedIn)
-	own := s.authority.Issue("server")
-	s.server = withAccounts(t, "--log-level", "debug", "--config", s.settings, "--tls-cert-file", own.Cert, "--tls-key-file", own.Key, "--tls-client-ca-file", s.authority.File,
-		"--tls-client-crl-file", s.revokedIn, "--tls-client-auth", "requested")
 	s.grant(t, grants...)
-	s.launch()
+	return s
+}
+
+// another starts a server with these.
+func (s *certified) another(t *testing.T, args ...string) *certified {
+	t.Helper()
+	more := *s
+	own := s.authority.Issue("server")
+	more.server = withAccounts(t, append([]string{
+		"--log-level", "debug", "--config", s.settings, "--tls-cert-file", own.Cert, "--tls-key-file", own.Key, "--tls-client-ca-file", s.authority.File,
+		"--tls-client-crl-file", s.revokedIn, "--tls-client-auth", "requested",
+	}, args...)...)
+	more.secure = s.client()
+	more.launch()
 	until.True(t, "the server is ready", func() bool {
-		status, _ := s.get(s.client(), "/readyz", "")
+		status, _ := more.get(more.client(), "/readyz", "")
 		return status == http.StatusOK
 	})
-	return s
+	return &more
 }
 
 // grant replaces the file of the settings.
@@ -141,6 +159,38 @@ func TestCertificatesAsAccounts(t *testing.T) {
 	s.checkRecords(t, []string{`"cert:viewer"`, `"cert:stranger"`}, []string{adminToken, wrong}, viewer)
 }
 
+// Each role may do what the table says by a certificate too, and clients without one nothing.
+func TestEveryRoleAtEveryPathByCertificate(t *testing.T) {
+	t.Parallel()
+	clients, who := map[string]*http.Client{}, map[string]access.Role{"": nobody}
+	var grants []string
+	for _, role := range access.Roles() {
+		who[string(role)] = role
+		grants = append(grants, "name:cert:"+string(role)+" "+string(role))
+	}
+	s := certify(t, grants...).another(t, "--pprof")
+	for name, role := range who {
+		config := s.authority.Client()
+		if role != nobody {
+			config = s.authority.Client(s.authority.Issue(name))
+		}
+		clients[name] = &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+		t.Cleanup(clients[name].CloseIdleConnections)
+	}
+	s.walk(who, func(name, method, path string) answer {
+		request, err := http.NewRequestWithContext(t.Context(), method, s.url(path), strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		a, err := send(clients[name], request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	})
+}
+
 // checkRecords stops the server. It checks that the audit has names, and that neither it nor the log shows secrets or a key.
 func (s *certified) checkRecords(t *testing.T, names, secrets []string, of certtest.Files) {
 	t.Helper()
@@ -168,6 +218,14 @@ func (s *certified) checkRecords(t *testing.T, names, secrets []string, of certt
 // endsStreams opens a stream with a certificate, and returns when it has ended after something was done.
 func (s *certified) endsStreams(shown certtest.Files, do func()) {
 	s.t.Helper()
+	ended := s.watch(shown)
+	do()
+	ended()
+}
+
+// watch opens a stream with a certificate. It returns a function that waits for its end.
+func (s *certified) watch(shown certtest.Files) (ended func()) {
+	s.t.Helper()
 	admin := s.client()
 	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://"+s.addr+"/v1/actions", strings.NewReader(`{"id":"a","tenant":"acme","type":"email"}`))
 	if err != nil {
@@ -190,23 +248,48 @@ func (s *certified) endsStreams(shown certtest.Files, do func()) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer stream.Body.Close()
+	s.t.Cleanup(func() { _ = stream.Body.Close() })
 	lines := bufio.NewReader(stream.Body)
 	if _, err := lines.ReadString('\n'); err != nil || stream.StatusCode != http.StatusOK {
 		s.t.Fatal(stream.StatusCode, err)
 	}
-	do()
+	return s.ends("the stream", lines)
+}
+
+// connection opens a Kafka connection with a certificate. It returns a function that waits for its end.
+func (s *certified) connection(shown certtest.Files) (ended func()) {
+	s.t.Helper()
+	conn, err := (&tls.Dialer{Config: s.authority.Client(shown)}).DialContext(s.t.Context(), "tcp", s.kafka)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	request := kmsg.NewRequestFormatter().AppendRequest(nil, kmsg.NewPtrMetadataRequest(), 1)
+	if _, err := conn.Write(request); err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
+		s.t.Fatalf("a Kafka connection with a certificate is not answered: %v", err)
+	}
+	return s.ends("the Kafka connection", conn)
+}
+
+// ends returns a function that waits until there is nothing more to read.
+func (s *certified) ends(what string, from io.Reader) func() {
 	ended := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(io.Discard, lines) // however it ends
+		_, _ = io.Copy(io.Discard, from) // however it ends
 		close(ended)
 	}()
-	until.True(s.t, "the stream has ended", func() bool {
-		select {
-		case <-ended:
-			return true
-		default:
-			return false
-		}
-	})
+	return func() {
+		s.t.Helper()
+		until.True(s.t, what+" has ended", func() bool {
+			select {
+			case <-ended:
+				return true
+			default:
+				return false
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -58,6 +59,8 @@ type server struct {
 	command []string
 	args    []string
 	env     []string // in addition to the test's environment
+	// secure is the client of a server with TLS; nil: it has none.
+	secure *http.Client
 	// files is how many files the process may open; 0: as many as the test.
 	files int
 	cmd   *exec.Cmd
@@ -178,7 +181,12 @@ func (s *server) signal(signal syscall.Signal) {
 	}
 }
 
-func (s *server) url(path string) string { return "http://" + s.addr + path }
+func (s *server) url(path string) string {
+	if s.secure != nil {
+		return "https://" + s.addr + path
+	}
+	return "http://" + s.addr + path
+}
 
 // answer is an answer of the server.
 type answer struct {
@@ -217,7 +225,12 @@ func (s *server) doWithin(most time.Duration, method, path, contentType string, 
 	for i := 0; i < len(header); i += 2 {
 		request.Header.Set(header[i], header[i+1])
 	}
-	response, err := client.Do(request)
+	return send(cmp.Or(s.secure, client), request)
+}
+
+// send sends a request and reads its answer.
+func send(by *http.Client, request *http.Request) (answer, error) {
+	response, err := by.Do(request)
 	if err != nil {
 		return answer{}, err
 	}

@@ -42,7 +42,7 @@ var packages = map[string]rule{
 	"internal/cli/bulk/report":    {imports: []string{"bulk", "bulk/engine", "internal/cli/term"}},
 	"internal/cli/room":           {imports: []string{"config", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "room", "room/client"}},
 	"internal/cli/topic": {imports: []string{
-		"bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/profile", "internal/cli/remote", "internal/cli/term", "ops", "topic", "topic/api", "topic/catalog", "topic/convert", "topic/filestore", "topic/migrate", "topic/natsstore",
+		"bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/profile", "internal/cli/remote", "internal/cli/term", "internal/cli/trust", "ops", "topic", "topic/api", "topic/catalog", "topic/convert", "topic/filestore", "topic/migrate", "topic/natsstore",
 	}},
 	"internal/cli/token":   {imports: []string{"access/api", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/group":   {imports: []string{"internal/cli/brokers", "internal/cli/exit", "internal/cli/term"}},

@@ -4,9 +4,12 @@ import "slices"
 
 // Advertised is what a node tells the other nodes and clients about itself.
 type Advertised struct {
-	// Host and Port are the address for Kafka clients.
+	// Host and Port are the address for Kafka clients; no host: the one that a client has connected to.
 	Host string
 	Port int32
+	// Listeners are the addresses for the clients of each listener that has a name, host:port, with the
+	// address above among them; an empty one is the one that a client has connected to.
+	Listeners map[string]string
 	// HTTP is the base URL of the node's HTTP interface; empty if it has none.
 	HTTP string
 	// Rack is the node's rack: replicas are spread over racks. A node without one

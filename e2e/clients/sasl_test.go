@@ -70,6 +70,8 @@ func TestSASL(t *testing.T) {
 		confluentAccessLists(t, addr, clerkPassword)
 		confluentUsers(t, addr, clerkPassword) // the last with that password
 	})
+	t.Run("users of kafka-go", func(t *testing.T) { kafkagoUsers(t, addr) })
+	t.Run("quotas of kafka-go", func(t *testing.T) { kafkagoQuotas(t, addr) })
 	t.Run("users and access lists", func(t *testing.T) { usersAndAccessLists(t, addr) }) // the others expect no topics
 	t.Run("quotas", func(t *testing.T) { quotas(t, addr) })
 }

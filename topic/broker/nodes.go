@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -36,7 +37,7 @@ func (b *Broker) Nodes() []topic.Node {
 	nodes := make([]topic.Node, len(records))
 	for i, n := range records {
 		nodes[i] = topic.Node{
-			ID: n.ID, Advertised: topic.Advertised{Host: n.Host, Port: n.Port, HTTP: n.HTTP, Rack: n.Rack},
+			ID: n.ID, Advertised: topic.Advertised{Host: n.Host, Port: n.Port, Listeners: n.Listeners, HTTP: n.HTTP, Rack: n.Rack},
 			Alive: slices.Contains(alive, n.ID), Draining: n.Draining,
 		}
 	}
@@ -51,7 +52,7 @@ func (b *Broker) Registered() int { return len(b.registry.all()) }
 func (b *Broker) register(ctx context.Context) error {
 	at := b.config.Advertise
 	err := b.changeNode(ctx, b.Node(), true, func(n *catalog.Node) {
-		n.ID, n.Host, n.Port, n.HTTP, n.Rack = b.Node(), at.Host, at.Port, at.HTTP, at.Rack
+		n.ID, n.Host, n.Port, n.Listeners, n.HTTP, n.Rack = b.Node(), at.Host, at.Port, at.Listeners, at.HTTP, at.Rack
 	})
 	if err != nil {
 		return fmt.Errorf("register node %d: %w", b.Node(), err)
@@ -121,7 +122,7 @@ func (b *Broker) changeNode(ctx context.Context, id int32, create bool, change f
 			}
 		}
 		before := n
-		if change(&n); n == before && item.Revision > 0 {
+		if change(&n); reflect.DeepEqual(n, before) && item.Revision > 0 {
 			return nil
 		}
 		value, err := n.Encode()

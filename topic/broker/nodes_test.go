@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/sluice-project/sluice/topic"
@@ -8,9 +9,10 @@ import (
 )
 
 func TestNodesOfOne(t *testing.T) {
-	b := startBroker(t, storetest.NewMemory(), topic.Config{Advertise: topic.Advertised{Host: "here", Port: 9092, Rack: "a"}})
-	want := topic.Node{ID: 1, Advertised: topic.Advertised{Host: "here", Port: 9092, Rack: "a"}, Alive: true}
-	if got := b.Nodes(); len(got) != 1 || got[0] != want || b.Registered() != 1 {
+	at := topic.Advertised{Host: "here", Port: 9092, Listeners: map[string]string{"public": "there:9093"}, Rack: "a"}
+	b := startBroker(t, storetest.NewMemory(), topic.Config{Advertise: at})
+	want := []topic.Node{{ID: 1, Advertised: at, Alive: true}}
+	if got := b.Nodes(); !reflect.DeepEqual(got, want) || b.Registered() != 1 {
 		t.Errorf("nodes %+v, %d registered, want %+v", got, b.Registered(), want)
 	}
 }

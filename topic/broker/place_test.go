@@ -3,6 +3,7 @@ package broker_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -21,7 +22,7 @@ func TestNodesOfACluster(t *testing.T) {
 			}
 			for i, rack := range []string{"a", "b", "c"} {
 				want := topic.Node{ID: int32(i + 1), Advertised: topic.Advertised{Host: fmt.Sprint("node", i+1), Port: 9092, Rack: rack}, Alive: true}
-				if nodes[i] != want {
+				if !reflect.DeepEqual(nodes[i], want) {
 					t.Errorf("node %d sees %+v, want %+v", id, nodes[i], want)
 				}
 			}

@@ -49,6 +49,8 @@ type Address struct {
 	Host string `json:"host"`
 	Port int32  `json:"port"`
 	Rack string `json:"rack,omitempty"`
+	// Listeners are as in topic.Advertised.
+	Listeners map[string]string `json:"listeners,omitempty"`
 }
 
 // MigratedError reports that the topics of a store are in a cluster now, or are being

@@ -14,12 +14,14 @@ const NodesPrefix = "nodes/"
 // Node is the record of a node.
 type Node struct {
 	Header
-	ID       int32  `json:"id"`
-	Host     string `json:"host"`
-	Port     int32  `json:"port"`
-	HTTP     string `json:"http,omitempty"`
-	Rack     string `json:"rack,omitempty"`
-	Draining bool   `json:"draining,omitempty"`
+	ID   int32  `json:"id"`
+	Host string `json:"host"`
+	Port int32  `json:"port"`
+	// Listeners are as in topic.Advertised.
+	Listeners map[string]string `json:"listeners,omitempty"`
+	HTTP      string            `json:"http,omitempty"`
+	Rack      string            `json:"rack,omitempty"`
+	Draining  bool              `json:"draining,omitempty"`
 }
 
 // NodeKey returns the key of a node.

@@ -43,6 +43,8 @@ func TestFieldsOfLaterVersionsAreKept(t *testing.T) {
 	}
 	node.Draining = true
 	wantStored(t, node, `{"draining":true,"format":1,"host":"a","id":3,"port":9,"tls":true}`)
+	node.Listeners = map[string]string{"public": "b:9"}
+	wantStored(t, node, `{"draining":true,"format":1,"host":"a","id":3,"listeners":{"public":"b:9"},"port":9,"tls":true}`)
 }
 
 func wantStored(t *testing.T, record interface{ Encode() ([]byte, error) }, want string) {

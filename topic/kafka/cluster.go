@@ -8,13 +8,12 @@ import (
 	"github.com/sluice-project/sluice/topic/catalog"
 )
 
-// nodes returns the live nodes with their addresses for clients. This node, without an advertised
-// address, is at the address that the client connected to. An isolated node
+// nodes returns the live nodes with their addresses for a client. An isolated node
 // does not know which nodes are alive and returns all: a client that knows only this node would
 // never ask another.
 func (s *Server) nodes(c *call) []topic.Node {
 	if moved := s.broker.MovedTo(); moved != nil {
-		return movedNodes(moved)
+		return s.movedNodes(c, moved)
 	}
 	var alive []topic.Node
 	isolated := s.broker.Isolated()
@@ -22,20 +21,38 @@ func (s *Server) nodes(c *call) []topic.Node {
 		if !n.Alive && !isolated {
 			continue
 		}
-		if n.ID == s.broker.Node() && (n.Host == "" || s.options.Advertise != "") {
-			n.Host, n.Port = s.advertised(c)
-		}
-		alive = append(alive, n)
+		alive = append(alive, s.reached(c, n))
 	}
 	return alive
 }
 
+// reached returns a node with its address for a client: that of the listener through which the client
+// came. This node, without an advertised address, is at the address that the client connected to.
+func (s *Server) reached(c *call, n topic.Node) topic.Node {
+	listener := c.session.listener
+	directed(&n, listener)
+	if n.ID == s.broker.Node() && (n.Host == "" || listener.Advertise != "") {
+		n.Host, n.Port = advertised(c)
+	}
+	return n
+}
+
+// directed gives a node the address for clients that came through a listener. If the node has none of that name, as while
+// the settings of a cluster's nodes change one after the other, it stays at the first.
+func directed(n *topic.Node, listener *Listener) {
+	if address, named := n.Listeners[listener.Name]; named {
+		n.Host, n.Port, _ = splitAddress(address) // empty, or checked when it was set
+	}
+}
+
 // movedNodes returns the nodes of the cluster that the topics were migrated to. Clients
 // continue there by themselves.
-func movedNodes(moved []catalog.Address) []topic.Node {
+func (s *Server) movedNodes(c *call, moved []catalog.Address) []topic.Node {
 	nodes := make([]topic.Node, len(moved))
 	for i, at := range moved {
-		nodes[i] = topic.Node{ID: at.ID, Advertised: topic.Advertised{Host: at.Host, Port: at.Port, Rack: at.Rack}, Alive: true}
+		n := topic.Node{ID: at.ID, Advertised: topic.Advertised{Host: at.Host, Port: at.Port, Listeners: at.Listeners, Rack: at.Rack}, Alive: true}
+		directed(&n, c.session.listener)
+		nodes[i] = n
 	}
 	return nodes
 }

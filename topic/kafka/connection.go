@@ -31,6 +31,8 @@ var errDraining = errors.New("the server stops")
 type connection struct {
 	server *Server
 	conn   net.Conn
+	// listener is the one that the client has connected to.
+	listener *Listener
 	// secure is TLS over conn; nil: there is none.
 	secure *tls.Conn
 	host   string
@@ -86,14 +88,14 @@ type exchange struct {
 	held, large, converted int64
 }
 
-func newConnection(ctx context.Context, s *Server, conn net.Conn) *connection {
+func newConnection(ctx context.Context, s *Server, conn net.Conn, listener *Listener) *connection {
 	c := &connection{
-		server: s, conn: conn, leave: func() {},
+		server: s, conn: conn, listener: listener, leave: func() {},
 		slots: make(chan struct{}, s.options.MaxInFlight), started: make(chan *exchange, s.options.MaxInFlight),
 	}
 	stream := conn
-	if s.options.TLS != nil {
-		c.secure = tls.Server(below{conn, c}, s.options.TLS)
+	if listener.TLS != nil {
+		c.secure = tls.Server(below{conn, c}, listener.TLS)
 		stream = c.secure
 	}
 	c.input = bufio.NewReaderSize(stream, readBuffer)

@@ -68,7 +68,7 @@ type meter struct {
 // newMeter returns a meter of a server that has no other clients.
 func newMeter(t testing.TB, s *Server) *meter {
 	here, there := net.Pipe()
-	c := newConnection(t.Context(), s, here)
+	c := newConnection(t.Context(), s, here, s.options.listeners()[0])
 	var both sync.WaitGroup
 	both.Go(func() { _ = c.read(c.ctx) })
 	both.Go(func() { _ = c.send(c.ctx) })
@@ -351,7 +351,7 @@ func FuzzHandlers(f *testing.F) {
 		s := NewServer(b, Options{Logger: slog.New(slog.NewTextHandler(panics{t}, nil))})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // a fetch may wait longer
 		defer cancel()
-		c := newConnection(ctx, s, discard{})
+		c := newConnection(ctx, s, discard{}, s.options.listeners()[0])
 		x := &exchange{}
 		if err := c.reserve(x, int64(len(frame))); err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func (s *Server) describeCluster(c *call, r *kmsg.DescribeClusterRequest) answer
 	if r.Version >= 2 && r.IncludeFencedBrokers {
 		for _, n := range s.broker.Nodes() {
 			if !n.Alive && !among(nodes, n.ID) {
-				nodes = append(nodes, n)
+				nodes = append(nodes, s.reached(c, n))
 			}
 		}
 	}

@@ -76,7 +76,8 @@ func (s *Server) coordinator(ctx context.Context, c *call, kind int8, key string
 	switch kind {
 	case coordinatorOfGroup, coordinatorOfTransaction: // they have the same slots
 		if at, moved := s.broker.MovedCoordinator(key); moved {
-			found.NodeID, found.Host, found.Port = at.ID, at.Host, at.Port
+			found.NodeID = at.ID
+			found.Host, found.Port, _ = s.address(c, at.ID)
 			break
 		}
 		node, err := s.broker.Groups().Coordinator(ctx, key)

@@ -399,7 +399,7 @@ func FuzzFrame(f *testing.F) {
 			s.kinds[key] = &harmless
 		}
 		here, there := net.Pipe()
-		c := newConnection(t.Context(), s, here)
+		c := newConnection(t.Context(), s, here, s.options.listeners()[0])
 		var both sync.WaitGroup
 		both.Go(func() { _ = c.read(c.ctx) })
 		both.Go(func() { _ = c.send(c.ctx) })

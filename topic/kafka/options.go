@@ -17,16 +17,20 @@ import (
 // Options holds the settings of a [Server]. The zero value of each field means
 // its default.
 type Options struct {
+	// Name is the name of the listener at Addr, for servers with several. Default: it has none.
+	Name string
 	// Addr is where the server listens. Default "127.0.0.1:9092"; port 0 takes
 	// a free one, see [Server.Addr].
 	Addr string
 	// Advertise is the host and port that clients use. Default: the address that a client has
 	// connected to.
 	Advertise string
+	// Also are further listeners, for the same topics. Default: none.
+	Also []Listener
 	// Bound returns the listener whose connections are bounded. Default: half of the process's
 	// open files in all, and 2,000 of one client.
 	Bound func(net.Listener) net.Listener
-	// TLS enables TLS, with its certificates. Default nil: no TLS.
+	// TLS enables TLS at Addr, with its certificates. Default nil: no TLS.
 	TLS *tls.Config
 	// CheckCertificate returns why the certificate of a connection's client is not good any more; nil if it is, or there
 	// is none. Such connections end within a second. Default nil: a certificate is good as long as its connection.
@@ -69,6 +73,25 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	// Logger gets the server's messages. Default: none.
 	Logger *slog.Logger
+}
+
+// Listener is an address to serve clients at. Those who come through it are told its addresses: those that the nodes of
+// the cluster advertise under its name.
+type Listener struct {
+	// Name is what the listeners at other nodes that lead to the same clients are called too.
+	Name string
+	// Addr, Advertise and TLS are as in [Options]; Addr has no default.
+	Addr, Advertise string
+	TLS             *tls.Config
+}
+
+// listeners returns all listeners.
+func (o *Options) listeners() []*Listener {
+	all := []*Listener{{Name: o.Name, Addr: o.Addr, Advertise: o.Advertise, TLS: o.TLS}}
+	for i := range o.Also {
+		all = append(all, &o.Also[i])
+	}
+	return all
 }
 
 // WithDefaults returns the options with every unset field at its default.
@@ -116,8 +139,16 @@ func (o Options) Validate() error {
 	case o.ReadTimeout < 0 || o.WriteTimeout < 0 || o.IdleTimeout < 0:
 		return fmt.Errorf("read timeout %v, write timeout %v, idle timeout %v: want more than 0", o.ReadTimeout, o.WriteTimeout, o.IdleTimeout)
 	}
-	if o.Advertise != "" {
-		if _, _, err := splitAddress(o.Advertise); err != nil {
+	named := map[string]bool{}
+	for _, listener := range o.listeners() {
+		if named[listener.Name] {
+			return fmt.Errorf("listener %q: there are two: want a name of its own for each", listener.Name)
+		}
+		named[listener.Name] = true
+		if listener.Advertise == "" {
+			continue
+		}
+		if _, _, err := splitAddress(listener.Advertise); err != nil {
 			return fmt.Errorf("advertise: %w", err)
 		}
 	}

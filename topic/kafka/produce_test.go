@@ -162,7 +162,7 @@ func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	orders := create(t, b, "orders", 1)
 	here, _ := net.Pipe()
-	session := newConnection(t.Context(), s, here)
+	session := newConnection(t.Context(), s, here, s.options.listeners()[0])
 	defer session.cancel()
 	for size, copied := range map[int]bool{400 << 10: false, 100 << 20: true} {
 		part := kmsg.NewProduceRequestTopicPartition()

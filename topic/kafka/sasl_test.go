@@ -339,7 +339,7 @@ func overPipeWith(t *testing.T, all *accounts, test func(t *testing.T, p *peer))
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(nil, Options{Accounts: all})
 		here, there := net.Pipe()
-		c := newConnection(t.Context(), s, here)
+		c := newConnection(t.Context(), s, here, s.options.listeners()[0])
 		s.connections[c] = struct{}{}
 		ctx, cancel := context.WithCancel(t.Context())
 		var ends sync.WaitGroup

@@ -46,7 +46,7 @@ type Server struct {
 	// strangers bounds the connections of clients that have not authenticated.
 	strangers *connlimit.Limiter
 
-	listener net.Listener
+	listeners []net.Listener
 	// draining is closed when the server is about to stop, so that open requests answer.
 	draining chan struct{}
 
@@ -81,22 +81,42 @@ func (s *Server) Start(ctx context.Context) error {
 	if err := s.options.Validate(); err != nil {
 		return err
 	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", s.options.Addr)
-	if err != nil {
+	if err := s.listen(ctx); err != nil {
 		return err
 	}
-	s.listener = s.options.Bound(listener)
-	s.group.Go("accept", s.accept)
 	if s.options.Accounts != nil || s.options.CheckCertificate != nil {
 		s.group.Go("check accounts", s.endLogins)
 	}
-	s.log.Info("kafka listens", "addr", s.Addr())
 	return nil
 }
 
-// Addr returns the address of the server, once it has started.
-func (s *Server) Addr() string { return s.listener.Addr().String() }
+// listen opens all listeners or none, and then accepts clients at them.
+func (s *Server) listen(ctx context.Context) error {
+	var config net.ListenConfig
+	all := s.options.listeners()
+	for _, of := range all {
+		listener, err := config.Listen(ctx, "tcp", of.Addr)
+		if err != nil {
+			s.closeListeners()
+			return err
+		}
+		s.listeners = append(s.listeners, s.options.Bound(listener))
+	}
+	for i, of := range all {
+		s.group.Go("accept", func(ctx context.Context) error { return s.accept(ctx, s.listeners[i], of) })
+		s.log.Info("kafka listens", "addr", s.listeners[i].Addr().String(), "name", of.Name, "tls", of.TLS != nil)
+	}
+	return nil
+}
+
+func (s *Server) closeListeners() {
+	for _, listener := range s.listeners {
+		_ = listener.Close()
+	}
+}
+
+// Addr returns the address of the server, of its first listener if there are several, once it has started.
+func (s *Server) Addr() string { return s.listeners[0].Addr().String() }
 
 // Failed implements lifecycle.Service.
 func (s *Server) Failed() <-chan struct{} { return s.group.Failed() }
@@ -106,9 +126,7 @@ func (s *Server) Err() error { return s.group.Err() }
 
 // Stop implements lifecycle.Service.
 func (s *Server) Stop(ctx context.Context) error {
-	if s.listener != nil { // first, since clients reconnect when their connections end
-		_ = s.listener.Close()
-	}
+	s.closeListeners() // first, since clients reconnect when their connections end
 	s.mu.Lock()
 	first := !s.stopped
 	s.stopped = true
@@ -130,13 +148,13 @@ func (s *Server) Stop(ctx context.Context) error {
 	return s.group.Stop(ctx)
 }
 
-// accept serves new connections.
-func (s *Server) accept(ctx context.Context) error {
+// accept serves new connections of a listener.
+func (s *Server) accept(ctx context.Context, from net.Listener, of *Listener) error {
 	for {
-		conn, err := s.listener.Accept()
+		conn, err := from.Accept()
 		switch {
 		case err == nil:
-			s.admit(ctx, conn)
+			s.admit(ctx, conn, of)
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		default:
@@ -151,8 +169,8 @@ func (s *Server) accept(ctx context.Context) error {
 }
 
 // admit serves a connection, unless the server stops, or too many clients have not authenticated.
-func (s *Server) admit(ctx context.Context, conn net.Conn) {
-	c := newConnection(ctx, s, conn)
+func (s *Server) admit(ctx context.Context, conn net.Conn, listener *Listener) {
+	c := newConnection(ctx, s, conn, listener)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped || !c.enter() {
@@ -191,8 +209,8 @@ func (s *Server) connected() int {
 }
 
 // advertised returns the address of this broker for a client.
-func (s *Server) advertised(c *call) (host string, port int32) {
-	address := s.options.Advertise
+func advertised(c *call) (host string, port int32) {
+	address := c.session.listener.Advertise
 	if address == "" {
 		address = c.session.conn.LocalAddr().String()
 	}

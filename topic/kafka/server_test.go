@@ -90,7 +90,12 @@ const patience = until.Limit
 // dial connects to a server; the connection is closed at the end of the test.
 func dial(t testing.TB, s *Server) *peer {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.Addr())
+	return dialAt(t, s.Addr())
+}
+
+func dialAt(t testing.TB, address string) *peer {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

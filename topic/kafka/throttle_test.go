@@ -111,7 +111,7 @@ func TestWaitsEndWithTheirConnection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			here, there := net.Pipe()
 			defer there.Close()
-			c := newConnection(t.Context(), NewServer(nil, Options{}), here)
+			c := newConnection(t.Context(), NewServer(nil, Options{}), here, &Listener{})
 			defer c.cancel()
 			c.throttle(time.Hour)
 			c.throttle(time.Second)

@@ -76,7 +76,7 @@ func overPipe(t *testing.T, authority *certtest.Authority, test func(t *testing.
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(nil, options)
 		here, there := net.Pipe()
-		c := newConnection(t.Context(), s, here)
+		c := newConnection(t.Context(), s, here, s.options.listeners()[0])
 		var ends sync.WaitGroup
 		ends.Go(func() { _ = c.read(t.Context()) })
 		test(t, there, c)

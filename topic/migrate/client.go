@@ -3,6 +3,7 @@ package migrate
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,10 +38,11 @@ var (
 )
 
 // NewClient returns a client of the server at a URL, such as http://host:8080. It sends a
-// token that is derived from the cluster's secret, never the secret.
-func NewClient(base, secret string) *Client {
+// token that is derived from the cluster's secret, never the secret. At https, it trusts and shows
+// what secure says; nil: the authorities of the system, and no certificate.
+func NewClient(base, secret string, secure *tls.Config) *Client {
 	return &Client{base: strings.TrimSuffix(base, "/"), token: clusterkey.Derive(secret, clusterkey.Migration), http: &http.Client{Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 2 * copiesAtOnce, IdleConnTimeout: time.Minute,
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure, MaxIdleConnsPerHost: 2 * copiesAtOnce, IdleConnTimeout: time.Minute,
 	}}}
 }
 

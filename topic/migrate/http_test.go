@@ -25,7 +25,7 @@ import (
 func serveMove(t *testing.T, handler http.Handler) *migrate.Client {
 	t.Helper()
 	server := httptest.NewServer(handler)
-	client := migrate.NewClient(server.URL, "a secret of some length")
+	client := migrate.NewClient(server.URL, "a secret of some length", nil)
 	t.Cleanup(func() { client.Close(); server.Close() })
 	return client
 }
@@ -88,7 +88,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	server := httptest.NewServer(migrate.NewSourceHandler(source.export, "the secret", log))
 	defer server.Close()
 	for _, secret := range []string{"", "the secre", "the secret2"} {
-		client := migrate.NewClient(server.URL, secret)
+		client := migrate.NewClient(server.URL, secret, nil)
 		if _, err := client.Inventory(t.Context()); err == nil || !strings.Contains(err.Error(), "refuses the secret") {
 			t.Errorf("with %q: %v", secret, err)
 		}
@@ -105,7 +105,7 @@ func TestWhoIsLetIn(t *testing.T) {
 			t.Errorf("with the token %s: %s", token, response.Status)
 		}
 	}
-	client := migrate.NewClient(server.URL, "the secret")
+	client := migrate.NewClient(server.URL, "the secret", nil)
 	defer client.Close()
 	if _, err := client.Begin(t.Context(), migrate.ImportRequest{}); !errors.Is(err, migrate.ErrNotServed) {
 		t.Errorf("an import into a single node: %v", err)

@@ -318,7 +318,7 @@ func (m *Import) addresses(ctx context.Context) ([]catalog.Address, error) {
 		if err != nil {
 			return nil, err
 		}
-		nodes = append(nodes, catalog.Address{ID: node.ID, Host: node.Host, Port: node.Port, Rack: node.Rack})
+		nodes = append(nodes, catalog.Address{ID: node.ID, Host: node.Host, Port: node.Port, Rack: node.Rack, Listeners: node.Listeners})
 	}
 	return nodes, nil
 }

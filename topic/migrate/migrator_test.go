@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -114,14 +115,14 @@ func TestTheSourceIsThePast(t *testing.T) {
 	source := startServer(t, storetest.NewMemory())
 	source.create("orders", 1, nil)
 	store := storetest.NewMemory()
-	_, err := store.Meta().Put(t.Context(), "nodes/2", []byte(`{"id":2,"host":"b","port":9092}`), 0)
+	_, err := store.Meta().Put(t.Context(), "nodes/2", []byte(`{"id":2,"host":"b","port":9092,"listeners":{"public":"c:9093"}}`), 0)
 	must(t, err)
 	mover := func() *migrate.Migrator {
 		return migrate.New(source.export, migrate.NewImport(store), migrate.Options{})
 	}
 	_, err = mover().Run(t.Context())
 	must(t, err)
-	if to := source.broker.MovedTo(); len(to) != 1 || to[0] != (catalog.Address{ID: 2, Host: "b", Port: 9092}) {
+	if to := source.broker.MovedTo(); !reflect.DeepEqual(to, []catalog.Address{{ID: 2, Host: "b", Port: 9092, Listeners: map[string]string{"public": "c:9093"}}}) {
 		t.Errorf("it says it has moved to %v", to)
 	}
 	if result, err := mover().Run(t.Context()); err != nil || !result.Before {

@@ -33,10 +33,10 @@ func clusterOptions(settings *config.Config) (*natsstore.ClusterOptions, error) 
 	}, nil
 }
 
-// eventsTLS returns the configuration of connections to the Kafka ports of other nodes, nil without
+// eventsTLS returns the configuration of connections to the first Kafka listeners of other nodes, nil without
 // TLS there: this node shows the certificate that it has among nodes, and trusts their authority.
 func eventsTLS(settings *config.Config, log *slog.Logger) (*tls.Config, error) {
-	if !settings.TLS.On() {
+	if !settings.Listeners()[0].TLS {
 		return nil, nil
 	}
 	certificate, err := renew.LoadCertificate(settings.Cluster.CertFile, settings.Cluster.KeyFile, log)

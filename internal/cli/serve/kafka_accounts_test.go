@@ -2,17 +2,20 @@ package serve
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
@@ -48,9 +51,9 @@ func serveKafka(t *testing.T) *kafkaServer {
 }
 
 // serveKafkaOn serves the topics of a store.
-func serveKafkaOn(t *testing.T, store topic.Store, config topic.Config, options kafka.Options) *kafkaServer {
+func serveKafkaOn(t *testing.T, store topic.Store, config topic.Config, options kafka.Options, of ...access.Options) *kafkaServer {
 	t.Helper()
-	accounts, err := access.New(&accesstest.Memory{}, adminOfTests, access.Options{})
+	accounts, err := access.New(&accesstest.Memory{}, adminOfTests, append(of, access.Options{})[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +137,39 @@ func TestEveryKafkaRequestByEveryRole(t *testing.T) {
 	s := serveKafka(t)
 	s.everyRequest(func(role access.Role) *kgo.Client {
 		return s.client(s.token(access.Principal{Name: "of-" + string(role), Roles: []access.Role{role}}))
+	})
+}
+
+// ownKey is the only key of an identity provider.
+type ownKey struct{ public ed25519.PublicKey }
+
+func (k ownKey) Find(_, _ string) any { return k.public }
+
+func (ownKey) Follow(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// The same by the JWT of an identity provider that each role has a grant for, over OAUTHBEARER.
+func TestEveryKafkaRequestByJWTs(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := access.NewProvider(access.ProviderOptions{Issuer: "https://idp", Audience: "sluice", Keys: ownKey{public}, NameClaim: "sub", GrantClaim: "roles"})
+	s := serveKafkaOn(t, storetest.NewMemory(), topic.Config{}, kafka.Options{Addr: "127.0.0.1:0"}, access.Options{Provider: provider})
+	var grants []string
+	for _, role := range access.Roles() {
+		grants = append(grants, "claim:idp-"+string(role)+" "+string(role))
+	}
+	s.grant(grants...)
+	s.everyRequest(func(role access.Role) *kgo.Client {
+		claims := jwt.MapClaims{"iss": "https://idp", "aud": "sluice", "sub": "somebody", "roles": []string{"idp-" + string(role)}, "exp": time.Now().Add(time.Hour).Unix()}
+		text, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims).SignedString(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.client(oauth.Auth{Token: text}.AsMechanism())
 	})
 }
 

@@ -47,16 +47,16 @@ func serveCertified(t *testing.T, grants ...string) *certified {
 }
 
 // grant replaces the grants.
-func (c *certified) grant(texts ...string) {
-	c.t.Helper()
+func (s *kafkaServer) grant(texts ...string) {
+	s.t.Helper()
 	grants := make([]access.Grant, len(texts))
 	for i, text := range texts {
 		var err error
 		if grants[i], err = access.ParseGrant(text); err != nil {
-			c.t.Fatal(err)
+			s.t.Fatal(err)
 		}
 	}
-	c.accounts.SetGrants(grants)
+	s.accounts.SetGrants(grants)
 }
 
 // with returns a client that shows certificates.

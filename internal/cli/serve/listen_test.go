@@ -10,6 +10,11 @@ import (
 	"github.com/sluice-project/sluice/config"
 )
 
+// tlsOf returns an environment with TLS; the files are not read here.
+func tlsOf(more ...string) []string {
+	return append(more, "SLUICE_TLS_CERT_FILE=listen_test.go", "SLUICE_TLS_KEY_FILE=listen_test.go")
+}
+
 // Addresses that others than this machine reach need insecure_listen, and a warning names them.
 func TestCheckListen(t *testing.T) {
 	const refused = `: others than this machine reach it, and nothing authenticates them: want an address of this machine, such as 127.0.0.1:`
@@ -31,8 +36,16 @@ func TestCheckListen(t *testing.T) {
 		"tokens over TLS": {
 			environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests", "SLUICE_TLS_CERT_FILE=listen_test.go", "SLUICE_TLS_KEY_FILE=listen_test.go"},
 		},
-		"tokens in the clear": {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests"}, err: `environment SLUICE_HTTP: http: ":8080": others than this machine reach it, and their tokens would cross`},
-		"tokens, if allowed":  {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests", "SLUICE_INSECURE_LISTEN=true"}, warned: "http :8080"},
+		"tokens in the clear":              {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests"}, err: `environment SLUICE_HTTP: http: ":8080": others than this machine reach it, and their tokens would cross`},
+		"tokens, if allowed":               {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests", "SLUICE_INSECURE_LISTEN=true"}, warned: "http :8080"},
+		"plain on this machine beside TLS": {environ: tlsOf("SLUICE_KAFKA=inner=plain://127.0.0.1:9092,outer=tls://:9093", "SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests")},
+		"plain on all beside TLS": {
+			environ: tlsOf("SLUICE_KAFKA=inner=tls://127.0.0.1:9092,outer=plain://:9093", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests"),
+			err:     `environment SLUICE_KAFKA: kafka: "outer=plain://:9093": others than this machine reach it, and their tokens would cross the network in the clear: want an address of this machine, such as 127.0.0.1:9092, or tls:// there with access.admin_token`,
+		},
+		"plain on all beside certificates": {
+			environ: tlsOf("SLUICE_KAFKA=outer=plain://:9093", "SLUICE_TLS_CLIENT_CA_FILE=listen_test.go"), err: `environment SLUICE_KAFKA: kafka: "outer=plain://:9093"` + refused + "9092, or tls:// there",
+		},
 		"kafka off":           {environ: []string{"SLUICE_KAFKA=off"}},
 		"allowed":             {environ: []string{"SLUICE_HTTP=[::]:1", "SLUICE_KAFKA=10.0.0.1:2", "SLUICE_INSECURE_LISTEN=true"}, warned: `settings="[http [::]:1 kafka 10.0.0.1:2]"`},
 		"allowed, not needed": {environ: []string{"SLUICE_INSECURE_LISTEN=true"}},

@@ -70,8 +70,10 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 	if err != nil {
 		return nil, err
 	}
+	listeners := kafkaListeners(settings, secure)
+	first := listeners[0]
 	edge := kafka.NewServer(broker, kafka.Options{
-		Addr: settings.Topic.Kafka, Advertise: settings.Topic.Advertised(), Bound: connections.Listen, TLS: secure.config, CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), TracerProvider: tracer, Logger: log,
+		Name: first.Name, Addr: first.Addr, Advertise: first.Advertise, TLS: first.TLS, Also: listeners[1:], Bound: connections.Listen, CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), TracerProvider: tracer, Logger: log,
 	})
 	opened.services = append(append([]lifecycle.Service{storeHealth{store}, broker}, accounts.trail.services()...), edge)
 	var to events.Log = events.OwnLog{}
@@ -107,6 +109,19 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 	return opened, nil
 }
 
+// kafkaListeners returns the listeners for Kafka clients. All with TLS have the same certificates.
+func kafkaListeners(settings *config.Config, secure *security) []kafka.Listener {
+	var all []kafka.Listener
+	for _, of := range settings.Listeners() {
+		listener := kafka.Listener{Name: of.Name, Addr: of.Addr, Advertise: of.Advertise}
+		if of.TLS {
+			listener.TLS = secure.config
+		}
+		all = append(all, listener)
+	}
+	return all
+}
+
 // topicStore is a store that may fail.
 type topicStore interface {
 	topic.Store
@@ -117,7 +132,7 @@ type topicStore interface {
 // openTopicStore opens files, or with a cluster a node of it, which waits for a majority of the nodes;
 // the store is nil if topics are off. It is closed when all that use it have stopped.
 func openTopicStore(ctx context.Context, settings *config.Config, log *slog.Logger) (store topicStore, closeStore func() error, err error) {
-	if settings.Topic.Kafka == config.Off {
+	if !settings.Topic.On() {
 		return nil, func() error { return nil }, nil
 	}
 	cluster, err := clusterOptions(settings)

@@ -3,6 +3,7 @@ package topic
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/cli/profile"
+	"github.com/sluice-project/sluice/internal/cli/remote"
 	"github.com/sluice-project/sluice/internal/cli/term"
+	"github.com/sluice-project/sluice/internal/cli/trust"
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
@@ -41,7 +45,8 @@ batches are still deduplicated.
 server keeps serving while its records are copied, and pauses only for the rest, at most
 --max-pause. Then it refers its clients to the cluster, where they continue by
 themselves. --to is the URL of any node of the cluster. Both servers and this command
-need the cluster's secret (SLUICE_CLUSTER_SECRET, or cluster.secret_file).
+need the cluster's secret (SLUICE_CLUSTER_SECRET, or cluster.secret_file); no token is
+needed. With https, --ca and --client-cert are for both servers.
 
 If the command is killed, the same command resumes; the two servers never both serve.
 --abort gives up a migration that is not decided. --dry-run shows what would be copied.
@@ -52,7 +57,14 @@ See docs/topic/migrate.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			m.Out, m.Err = term.ScreenOf(command.OutOrStdout()), term.ScreenOf(command.ErrOrStderr())
-			return m.run(command.Context())
+			of, err := profile.Of(command)
+			if err == nil {
+				m.secure, err = trust.TLS(of)
+			}
+			if err != nil {
+				return err
+			}
+			return explained(m.run(command.Context()))
 		},
 	}
 	flags := command.Flags()
@@ -67,14 +79,17 @@ See docs/topic/migrate.md.`,
 	flags.BoolVar(&m.abort, "abort", false, "give up a move that is not decided: the server serves again, and copies are removed")
 	flags.BoolVar(&m.JSON, "json", false, "end with a JSON object")
 	command.MarkFlagsMutuallyExclusive("dry-run", "abort")
+	trust.AddTLS(command)
 	return command
 }
 
 // topicMigration is one run of the command.
 type topicMigration struct {
 	from, to, secretFile string
-	options              migrate.Options
-	dryRun, abort        bool
+	// secure is what both servers are trusted by, and shown.
+	secure        *tls.Config
+	options       migrate.Options
+	dryRun, abort bool
 	term.Output
 }
 
@@ -124,7 +139,7 @@ func (m *topicMigration) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeSource()) }()
-	target := migrate.NewClient(m.to, secret)
+	target := migrate.NewClient(m.to, secret, m.secure)
 	defer target.Close()
 	migrator := migrate.New(source, target, m.options)
 	began := time.Now()
@@ -149,6 +164,18 @@ func (m *topicMigration) run(ctx context.Context) (err error) {
 		return err
 	}
 	return m.report(result, migratedTopics{ElapsedMS: time.Since(began).Milliseconds()})
+}
+
+// explained says what to do about an error of TLS.
+func explained(err error) error {
+	var at *url.Error
+	if errors.As(err, &at) {
+		server, _, _ := strings.Cut(at.URL, migrate.Prefix)
+		if distrust := remote.Distrust(server, err); distrust != nil {
+			return distrust
+		}
+	}
+	return err
 }
 
 // isServer reports whether an address is a URL.
@@ -183,7 +210,7 @@ func (m *topicMigration) secret() (string, error) {
 // source opens the source of the migration.
 func (m *topicMigration) source(secret string, log *slog.Logger) (migrate.Source, func() error, error) {
 	if isServer(m.from) {
-		client := migrate.NewClient(m.from, secret)
+		client := migrate.NewClient(m.from, secret, m.secure)
 		return client, func() error { client.Close(); return nil }, nil
 	}
 	dir := filepath.Join(m.from, "topic")

@@ -5,11 +5,14 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluice-project/sluice/internal/cli/clitest"
+	"github.com/sluice-project/sluice/internal/renew"
+	"github.com/sluice-project/sluice/internal/testkit/certtest"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/filestore"
@@ -154,6 +157,42 @@ func TestTopicMigrateRefuses(t *testing.T) {
 		t.Setenv("SLUICE_CLUSTER_SECRET", test.secret)
 		if code, out, said := topicMigrateTold(t, test.args...); code != test.code || out != "" || !strings.Contains(said, test.says) {
 			t.Errorf("%v: %d\n%s%s", test.args, code, out, said)
+		}
+	}
+}
+
+// Over TLS the command trusts the authority that it is given, and shows its certificate; without either it says what is missing.
+func TestTopicMigrateOverTLS(t *testing.T) {
+	t.Setenv("SLUICE_CLUSTER_SECRET", migrateSecret)
+	authority := certtest.New(t)
+	own, mine := authority.Issue("server"), authority.Issue("migration")
+	clients, err := renew.LoadClients(renew.ClientOptions{CAFile: authority.File})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := openTopicStore(t, t.TempDir())
+	defer store.Close()
+	server := httptest.NewUnstartedServer(migrate.NewTargetHandler(migrate.NewImport(store), migrateSecret, discard))
+	server.Config.ErrorLog = slog.NewLogLogger(discard.Handler(), slog.LevelError)
+	if server.TLS, err = renew.ServerTLS(own.Cert, own.Key, clients, nil); err != nil {
+		t.Fatal(err)
+	}
+	server.StartTLS()
+	defer server.Close()
+	from := []string{"--from", stoppedTopics(t, openTopicStore), "--to", server.URL}
+	trusted := append(slices.Clip(from), "--ca", authority.File)
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{from, 1, "the certificate of " + server.URL + " is not trusted"},
+		{trusted, 1, "with --client-cert and --client-key"},
+		{append(slices.Clip(trusted), "--client-cert", mine.Cert), 2, "--client-cert and --client-key belong together"},
+		{append(slices.Clip(trusted), "--client-cert", mine.Cert, "--client-key", mine.Key), 0, "the topics go on at"},
+	} {
+		if code, out, said := topicMigrateTold(t, test.args...); code != test.code || !strings.Contains(said, test.says) {
+			t.Errorf("%v: %d\n%s%s, want %d: %s", test.args, code, out, said, test.code, test.says)
 		}
 	}
 }

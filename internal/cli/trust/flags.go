@@ -16,11 +16,17 @@ func Add(command *cobra.Command) {
 	if flags.Lookup(profile.CA) != nil {
 		return
 	}
+	AddTLS(command)
+	flags.String(profile.TokenFile, "", "`FILE` with the token to show (default the token in $"+TokenVariable+")")
+	profile.AddFlag(command)
+}
+
+// AddTLS adds the flags of a command that shows no token of an account, and says by flags of its own where it connects.
+func AddTLS(command *cobra.Command) {
+	flags := command.Flags()
 	flags.String(profile.CA, "", "`FILE` with the authority of the server's certificate\n(default $"+profile.CAVariable+", or those of the system)")
 	flags.String(profile.ClientCert, "", "`FILE` with the certificate to show to the server (default $"+profile.CertVariable+")")
-	flags.String(profile.TokenFile, "", "`FILE` with the token to show (default the token in $"+TokenVariable+")")
 	flags.String(profile.ClientKey, "", "`FILE` with that certificate's key (default $"+profile.KeyVariable+")")
-	profile.AddFlag(command)
 }
 
 // TLS returns the configuration that a connection asks for, nil if it asks for nothing.

@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/sluice-project/sluice/internal/testkit/certtest"
+	"github.com/sluice-project/sluice/internal/testkit/ports"
+	"github.com/sluice-project/sluice/internal/testkit/until"
+)
+
+// asAdmin returns a client with the admin token, of a listener with TLS or without.
+func asAdmin(t *testing.T, at string, secure *tls.Config, options ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(at), kgo.DialTLSConfig(secure), kgo.SASL(plain.Auth{User: "any", Pass: adminToken}.AsMechanism()), kgo.UnknownTopicRetries(-1),
+	}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// learns waits until a client knows exactly these brokers.
+func learns(t *testing.T, client *kgo.Client, want ...string) {
+	t.Helper()
+	var got []string
+	until.Succeeds(t, fmt.Sprint("a client learns of the brokers ", want), func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		brokers, err := kadm.NewClient(client).ListBrokers(ctx)
+		got = got[:0]
+		for _, b := range brokers {
+			got = append(got, net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))))
+		}
+		if err == nil && strings.Join(got, " ") != strings.Join(want, " ") {
+			err = fmt.Errorf("brokers %v", got)
+		}
+		return err
+	})
+}
+
+// One server has a listener without TLS for this machine, and two with TLS: one at the address that a client has connected to,
+// and one that is advertised. Clients of each learn its address, and work through it, in groups too.
+func TestListenersOfOneServer(t *testing.T) {
+	t.Parallel()
+	authority := certtest.New(t)
+	own, free := authority.Issue("server"), ports.Addrs(t, 2)
+	_, everywhere, err := net.SplitHostPort(free[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := withAccounts(t, "--state", "off", "--tls-cert-file", own.Cert, "--tls-key-file", own.Key)
+	s.command = []string{"serve", "--topic-advertise", "named=localhost:" + strings.TrimPrefix(free[1], "127.0.0.1:"),
+		"--kafka", fmt.Sprintf("inner=plain://%s, public=tls://0.0.0.0:%s, named=tls://%s", s.kafka, everywhere, free[1])}
+	s.launch()
+	listeners := []struct {
+		at, told string
+		secure   *tls.Config
+	}{
+		{s.kafka, s.kafka, nil}, {free[0], free[0], authority.Client()}, {free[1], strings.Replace(free[1], "127.0.0.1", "localhost", 1), authority.Client()},
+	}
+	for i, listener := range listeners {
+		client := asAdmin(t, listener.at, listener.secure, kgo.AllowAutoTopicCreation(), kgo.ConsumeTopics("orders"), kgo.ConsumerGroup(fmt.Sprint("of-", i)),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		learns(t, client, listener.told)
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "orders", Value: fmt.Append(nil, i)}).FirstErr(); err != nil {
+			t.Errorf("through %s: %v", listener.told, err)
+		}
+		seen := map[string]bool{}
+		until.True(t, "a group has the records so far", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			client.PollFetches(ctx).EachRecord(func(r *kgo.Record) { seen[string(r.Value)] = true })
+			return len(seen) == i+1
+		})
+	}
+}
+
+// Three nodes with accounts tell the clients of each listener its addresses at all of them. The nodes themselves, which publish the
+// audit to each other, connect to the first, which has no TLS here.
+func TestListenersOfThreeNodes(t *testing.T) {
+	t.Parallel()
+	authority := certtest.New(t)
+	own, outer := authority.Issue("server"), ports.Addrs(t, 3)
+	c := &nodes{t: t, peers: ports.Addrs(t, 3)}
+	for i := range outer {
+		node := c.add()
+		node.env = append(node.env, "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
+		node.args = append(node.args, "--tls-cert-file", own.Cert, "--tls-key-file", own.Key, "--kafka", "inner=plain://"+node.kafka+",outer=tls://"+outer[i])
+		node.launch()
+	}
+	var client *kgo.Client
+	for i, node := range c.all {
+		learns(t, asAdmin(t, node.kafka, nil), c.brokers()...)
+		client = asAdmin(t, outer[i], authority.Client(), kgo.ConsumeTopics("sluice.audit"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+		learns(t, client, outer...)
+	}
+	for i := range c.all {
+		made := kmsg.NewCreateTopicsRequestTopic()
+		made.Topic, made.NumPartitions, made.ReplicationFactor = fmt.Sprint("made-at-", i+1), 1, -1
+		request := kmsg.NewPtrCreateTopicsRequest()
+		request.Topics, request.TimeoutMillis = append(request.Topics, made), 60_000
+		until.Succeeds(t, "node "+fmt.Sprint(i+1)+" creates a topic", func() error {
+			response, err := client.Broker(i+1).RetriableRequest(t.Context(), request)
+			if err != nil {
+				return err
+			}
+			if err := kerr.ErrorForCode(response.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode); err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+				return err
+			}
+			return nil
+		})
+	}
+	var trail strings.Builder
+	until.True(t, "each node has published its part of the audit", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) { trail.Write(r.Value) })
+		return strings.Contains(trail.String(), "made-at-1") && strings.Contains(trail.String(), "made-at-2") && strings.Contains(trail.String(), "made-at-3")
+	})
+}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -50,9 +51,10 @@ func (c *Config) Advertised() topic.Advertised {
 	for i, listener := range c.Listeners() {
 		address := listener.reached()
 		if i == 0 {
-			host, port, _ := net.SplitHostPort(address) // empty, or checked when it was set
+			at.Host, _, _ = net.SplitHostPort(address) // empty, or checked when it was set
+			_, port, _ := net.SplitHostPort(cmp.Or(address, listener.Addr))
 			number, _ := strconv.ParseUint(port, 10, 16)
-			at.Host, at.Port = host, int32(number)
+			at.Port = int32(number)
 			if listener.Name != "" {
 				at.Listeners = map[string]string{}
 			}
@@ -64,7 +66,7 @@ func (c *Config) Advertised() topic.Advertised {
 	address := c.Cluster.AdvertiseHTTP
 	if address == advertiseAuto {
 		address = c.HTTP
-		if own, httpPort, err := net.SplitHostPort(address); err == nil && wildcard(own) {
+		if own, httpPort, err := net.SplitHostPort(address); err == nil && wildcard(own) && at.Host != "" {
 			address = net.JoinHostPort(at.Host, httpPort)
 		}
 	}

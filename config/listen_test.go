@@ -24,7 +24,7 @@ func TestListeners(t *testing.T) {
 		told      topic.Advertised
 	}{
 		"one":                           {map[string]string{}, []config.Listener{{Addr: "127.0.0.1:9092"}}, topic.Advertised{Host: "127.0.0.1", Port: 9092}},
-		"one with TLS on all addresses": {withTLS(t), []config.Listener{{Addr: "0.0.0.0:9092", TLS: true}}, topic.Advertised{}},
+		"one with TLS on all addresses": {withTLS(t), []config.Listener{{Addr: "0.0.0.0:9092", TLS: true}}, topic.Advertised{Port: 9092}},
 		"one that is advertised": {
 			map[string]string{"topic.advertise": "broker.example.com:9"},
 			[]config.Listener{{Addr: "127.0.0.1:9092", Advertise: "broker.example.com:9"}}, topic.Advertised{Host: "broker.example.com", Port: 9},
@@ -35,7 +35,7 @@ func TestListeners(t *testing.T) {
 		},
 		"several, as clients connect": {
 			map[string]string{"kafka": "outer=plain://:9093, inner=plain://127.0.0.1:9092"}, []config.Listener{{Name: "outer", Addr: ":9093"}, {Name: "inner", Addr: "127.0.0.1:9092"}},
-			topic.Advertised{Listeners: map[string]string{"inner": "127.0.0.1:9092", "outer": ""}},
+			topic.Advertised{Port: 9093, Listeners: map[string]string{"inner": "127.0.0.1:9092", "outer": ""}},
 		},
 		"off": {map[string]string{"kafka": "off"}, nil, topic.Advertised{}},
 	} {

@@ -53,7 +53,7 @@ func asked[Q kmsg.Request, R kmsg.Response](t *testing.T, s *Server, version int
 	if err := received.ReadFrom(q.AppendTo(nil)); err != nil {
 		t.Fatal(err)
 	}
-	sent := kind.handle(s, &call{session: &connection{server: s}, memory: &allowance{server: s, ctx: t.Context()}}, received)(t.Context())
+	sent := kind.handle(s, &call{session: &connection{server: s, listener: s.options.listeners()[0]}, memory: &allowance{server: s, ctx: t.Context()}}, received)(t.Context())
 	response := q.ResponseKind()
 	response.SetVersion(version)
 	if err := response.ReadFrom(sent.AppendTo(nil)); err != nil {

@@ -41,7 +41,9 @@ func (s *site) renderSearch(contents []group) ([]byte, error) {
 		entries = append(entries, entry{d.title, d.page, d.headings, wordsOf(d)})
 	}
 	slices.SortFunc(entries, func(a, b entry) int { // by title, and decisions, whose titles begin with their numbers, last
-		key := func(e entry) string { return fmt.Sprint(unicode.IsDigit([]rune(e.Title)[0]), strings.ToLower(e.Title), e.Page) }
+		key := func(e entry) string {
+			return fmt.Sprint(unicode.IsDigit([]rune(e.Title)[0]), strings.ToLower(e.Title), e.Page)
+		}
 		return cmp.Compare(key(a), key(b))
 	})
 	var body, page bytes.Buffer

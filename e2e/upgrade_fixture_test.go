@@ -125,7 +125,7 @@ func (s *server) keepCompressed() (kept []keptRecord) {
 func (s *server) keepTransactions() (kept []keptRecord) {
 	s.t.Helper()
 	for _, end := range []string{"commit", "abort", "open"} {
-		producer := s.connect(kgo.TransactionalID(end), kgo.TransactionTimeout(10*time.Second))
+		producer := s.connect(kgo.TransactionalID(end), kgo.TransactionTimeout(30*time.Second))
 		records := []*kgo.Record{{Topic: "ledger", Value: []byte(end + " 0")}, {Topic: "ledger", Value: []byte(end + " 1")}}
 		if err := producer.BeginTransaction(); err != nil {
 			s.t.Fatal(err)
@@ -151,7 +151,7 @@ func (s *server) keepDelayed() []string {
 	s.t.Helper()
 	s.newTopic("later", 1, "sluice.delay.enable", "true", "retention.ms", "-1")
 	producer := s.connect()
-	for _, delay := range []string{"8s", "10s", "9s"} {
+	for _, delay := range []string{"30s", "32s", "31s"} {
 		record := &kgo.Record{Topic: "later", Value: []byte("after " + delay), Headers: []kgo.RecordHeader{
 			{Key: "sluice-delay", Value: []byte(delay)}, {Key: "sluice-id", Value: []byte(delay)},
 		}}
@@ -159,8 +159,8 @@ func (s *server) keepDelayed() []string {
 			s.t.Fatal(err)
 		}
 	}
-	s.call("DELETE", "/v1/topics/later/delayed/9s", "", http.StatusNoContent, nil)
-	return []string{"after 8s", "after 10s"}
+	s.call("DELETE", "/v1/topics/later/delayed/31s", "", http.StatusNoContent, nil)
+	return []string{"after 30s", "after 32s"}
 }
 
 // shares reports whether the server has share groups.
@@ -186,12 +186,27 @@ func (s *server) keepShared() []string {
 	s.configureGroup("workers", map[string]string{"share.auto.offset.reset": "earliest"})
 	s.produceKept("shared", "a", "b", "c", "d", "e")
 	member := s.shareMember()
-	for _, record := range pollAtLeast(s.t, member, 2)[:2] {
-		record.Ack(kgo.AckAccept)
-	}
-	if err := member.FlushAcks(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	admin := kadm.NewClient(s.connect())
+	until.Succeeds(s.t, "two records are acknowledged", func() error {
+		for _, record := range pollAtLeast(s.t, member, 1) {
+			status := kgo.AckRelease
+			if record.Offset < 2 {
+				status = kgo.AckAccept
+			}
+			record.Ack(status)
+		}
+		if err := member.FlushAcks(s.t.Context()); err != nil {
+			return err
+		}
+		described, err := admin.DescribeShareGroupOffsets(s.t.Context(), "workers")
+		if err != nil {
+			return err
+		}
+		if at, _ := described["workers"].Offsets.Lookup("shared", 0); at.StartOffset != 2 {
+			return fmt.Errorf("the group is at %d", at.StartOffset)
+		}
+		return nil
+	})
 	pollAtLeast(s.t, member, 1)
 	return []string{"shared 2", "shared 3", "shared 4"}
 }

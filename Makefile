@@ -170,6 +170,10 @@ generate: ## Write again what is generated from the code
 	go test -tags long ./tidy -run Notices -update
 	cd deploy/kubernetes && go test . -run Chart -update
 
+.PHONY: fixture
+fixture: ## Make the data of an earlier version that upgrades are tested with (OF=tag)
+	go test -count=1 -run TestUpgradeFixture ./e2e -fixture $(OF)
+
 .PHONY: site
 site: ## Make a web site of the documents: dist/site/
 	cd docs/site && go run .

@@ -32,12 +32,13 @@ type document struct {
 
 var documents = []document{
 	{path: "README.md", without: []string{"sudo dpkg", "go run ./cmd/sluice demo"}},
-	{path: "docs/start.md", without: []string{"export SLUICE_CLUSTER_SECRET"}, prints: true},
+	{path: "docs/start.md", prints: true},
 	{path: "docs/bulk/api.md"},
 	{path: "docs/bulk/auto.md"},
 	{path: "docs/bulk/events.md"},
 	{path: "docs/bulk/fairness.md"},
 	{path: "docs/bulk/limits.md"},
+	{path: "docs/bulk/redis.md"},
 	{path: "docs/bulk/schedules.md"},
 	{path: "docs/bulk/streams.md"},
 	{path: "docs/bulk/webhooks.md", without: []string{"SLUICE_WEBHOOK_SECRETS=", "sluice serve"}},
@@ -54,10 +55,62 @@ var documents = []document{
 	{path: "docs/topic/delays.md"},
 	{path: "docs/topic/share-groups.md"},
 	{path: "docs/topic/views.md"},
+	{path: "docs/tracing.md", without: []string{"docker run"}},
+}
+
+// others are the documents whose commands are not run here: by what they are, or why they are not.
+var others = map[string]string{
+	"docs/bulk/from-topic.md":  "they call a target on the Internet, and go on for ever: TestFromTopicSurvivesKills and TestSubmitFromTopicSurvivesKills run them",
+	"docs/bulk/migrate.md":     "they begin with a server that was stopped: TestBulkMigrate does it",
+	"docs/bulk/outbox.md":      "TestCommandsOfTheDocument in outbox runs them, with PostgreSQL",
+	"docs/bulk/workers.md":     "a worker that goes on for ever, with ImageMagick",
+	"docs/demo.md":             "TestDemoForReal in internal/cli/demo runs it",
+	"docs/install.md":          "deploy installs packages and runs the image's files; the rest needs systemd, Docker or a cluster of Kubernetes",
+	"docs/room/page.md":        "the previews serve until they are stopped: tests in room/gate read their pages",
+	"docs/room/proxies.md":     "e2e and deploy/edge run the gate with each of the proxies",
+	"docs/topic/cluster.md":    "nodes on three machines; a test of ten minutes with network namespaces",
+	"docs/topic/guarantees.md": "consumers that go on for ever: tests in examples kill them",
+	"docs/topic/migrate.md":    "a cluster and a server that is migrated into it: TestTopicsMoveWhileTheyAreUsed does it",
+}
+
+// A document with commands is in one of the lists.
+func TestDocumentsWithCommandsAreKnown(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for _, d := range documents {
+		known[d.path] = true
+	}
+	for path := range others {
+		if known[path] {
+			t.Errorf("%s is run, and in the list of those that are not", path)
+		}
+		known[path] = true
+	}
+	for _, folder := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		paths, err := filepath.Glob(filepath.Join("..", folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Those in Korean have the commands of those in English, and decisions are not followed.
+			name := strings.TrimPrefix(filepath.ToSlash(path), "../")
+			if bytes.Contains(text, []byte("\n```sh\n")) && !known[name] && !strings.HasSuffix(name, ".ko.md") && !strings.HasPrefix(name, "docs/decisions/") {
+				t.Errorf("nothing runs the commands of %s: add it to documents, or to others with a reason", name)
+			}
+			delete(known, name)
+		}
+	}
+	for name := range known {
+		t.Errorf("there is no %s", name)
+	}
 }
 
 // documentPorts are the ports in commands of documents. Each stands for a free one.
-var documentPorts = []string{"3000", "3001", "6379", "8000", "8080", "8081", "8443", "9092"}
+var documentPorts = []string{"3000", "3001", "6222", "6223", "6224", "6379", "8000", "8080", "8081", "8082", "8083", "8084", "8443", "9092", "9093", "9094", "9095"}
 
 // waits are for how long commands of documents wait for news, and here: as long as a busy machine may need.
 var waits = []string{"wait_ms=20000", "wait_ms=3000", `"wait_ms":20000`, `"wait_ms":3000`, `"wait_ms": 20000`, `"wait_ms": 3000`, "--max-time 20", "--max-time 3"}
@@ -173,6 +226,9 @@ func keep(line string) string {
 	if strings.Contains(comment, "until Ctrl-C") {
 		return command + " &"
 	}
+	if strings.Contains(comment, "and two more") {
+		return threeNodes(command)
+	}
 	for _, k := range kept {
 		rest, is := strings.CutPrefix(strings.TrimPrefix(command, "bin/"), k.command)
 		if !is {
@@ -189,6 +245,17 @@ func keep(line string) string {
 		return fmt.Sprintf("keep %s '%s' %s %s%s", address, ready, k.command, k.defaults, rest)
 	}
 	return line
+}
+
+// threeNodes returns lines that start three nodes, as the command does the first one, and wait until they are ready.
+func threeNodes(first string) string {
+	var starts, waits strings.Builder
+	for i := range 3 {
+		node := strings.NewReplacer("--node 1", fmt.Sprint("--node ", i+1), "node-1", fmt.Sprint("node-", i+1), "--cluster-listen 127.0.0.1:6222", fmt.Sprint("--cluster-listen 127.0.0.1:", 6222+i))
+		fmt.Fprintf(&starts, "%s --http 127.0.0.1:%d --kafka 127.0.0.1:%d &\n", node.Replace(first), 8082+i, 9093+i)
+		fmt.Fprintf(&waits, "until command curl -sf http://127.0.0.1:%d/readyz; do kill -0 $!; sleep 0.1; done\n", 8082+i)
+	}
+	return starts.String() + waits.String()
 }
 
 // runShell runs a script where a reader is: in a clone, with the program built. It returns what the

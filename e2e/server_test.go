@@ -55,7 +55,8 @@ type server struct {
 	kafka string
 	// nodes is the cluster that the server belongs to; nil: none.
 	nodes *nodes
-	// command is the subcommand that it runs.
+	// program is the path of the binary, and command the subcommand that it runs.
+	program string
 	command []string
 	args    []string
 	env     []string // in addition to the test's environment
@@ -70,7 +71,7 @@ type server struct {
 func newServer(t *testing.T, args ...string) *server {
 	t.Helper()
 	free := ports.Addrs(t, 2)
-	s := &server{t: t, data: t.TempDir(), addr: free[0], kafka: free[1], args: args}
+	s := &server{t: t, data: t.TempDir(), addr: free[0], kafka: free[1], program: binary, args: args}
 	s.command = []string{"serve", "--kafka", s.kafka, "--bulk-webhook-allow", "127.0.0.0/8"}
 	t.Cleanup(func() {
 		s.kill()
@@ -138,7 +139,7 @@ func (s *server) ended() bool {
 // launch starts the server and does not wait.
 func (s *server) launch() {
 	s.t.Helper()
-	command := slices.Concat([]string{binary}, s.command, []string{"--data", s.data, "--http", s.addr}, s.args)
+	command := slices.Concat([]string{s.program}, s.command, []string{"--data", s.data, "--http", s.addr}, s.args)
 	if s.files > 0 {
 		command = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, s.files), "sh"}, command...)
 	}

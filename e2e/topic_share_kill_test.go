@@ -70,26 +70,11 @@ func newShareRun(s *server, records int) *shareRun {
 	r := &shareRun{T: s.t, server: s, records: records, delivered: map[int]int{}, done: map[int]kgo.AckStatus{}, places: map[string]int{}}
 	s.newTopic("orders", sharePartitions)
 	s.newTopic("dead", 1, "errors.deadletterqueue.group.enable", "true")
-	client := s.connect()
-	resource := kmsg.NewIncrementalAlterConfigsRequestResource()
-	resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeGroupConfig, "workers"
-	for name, value := range map[string]string{
+	s.configureGroup("workers", map[string]string{
 		"errors.deadletterqueue.topic.name": "dead", "errors.deadletterqueue.copy.record.enable": "true",
 		"share.auto.offset.reset": "earliest", "share.delivery.count.limit": strconv.Itoa(shareLimit),
-	} {
-		config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
-		config.Name, config.Value = name, &value
-		resource.Configs = append(resource.Configs, config)
-	}
-	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
-	request.Resources = append(request.Resources, resource)
-	altered, err := request.RequestWith(r.Context(), client)
-	if err == nil {
-		err = kerr.ErrorForCode(altered.Resources[0].ErrorCode)
-	}
-	if err != nil {
-		r.Fatal(err)
-	}
+	})
+	client := s.connect()
 	for i := range records {
 		client.Produce(r.Context(), &kgo.Record{Topic: "orders", Partition: int32(i % sharePartitions), Value: fmt.Append(nil, i)}, func(made *kgo.Record, err error) {
 			if err != nil {
@@ -104,6 +89,27 @@ func newShareRun(s *server, records int) *shareRun {
 		r.Fatal(err)
 	}
 	return r
+}
+
+// configureGroup changes settings of a group.
+func (s *server) configureGroup(name string, settings map[string]string) {
+	s.t.Helper()
+	resource := kmsg.NewIncrementalAlterConfigsRequestResource()
+	resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeGroupConfig, name
+	for name, value := range settings {
+		config := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		config.Name, config.Value = name, &value
+		resource.Configs = append(resource.Configs, config)
+	}
+	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	request.Resources = append(request.Resources, resource)
+	altered, err := request.RequestWith(s.t.Context(), s.connect())
+	if err == nil {
+		err = kerr.ErrorForCode(altered.Resources[0].ErrorCode)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // kindOf is what members say of a record.

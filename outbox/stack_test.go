@@ -21,6 +21,7 @@ type stack struct {
 	database, server *program
 	relays           []*program
 	url              string // of the database
+	addr             string // of the server
 	pool             *pgxpool.Pool
 	to               *client.Client
 }
@@ -29,16 +30,16 @@ func startStack(t *testing.T, relays int) *stack {
 	t.Helper()
 	s := &stack{}
 	s.database, s.url, s.pool = startPostgres(t)
-	addr := ports.Addr(ports.Take(t, 1)[0])
-	s.server = newProgram(t, filepath.Join(binaries, "sluice"), "serve", "--data", t.TempDir(), "--http", addr, "--kafka", "off")
+	s.addr = ports.Addr(ports.Take(t, 1)[0])
+	s.server = newProgram(t, filepath.Join(binaries, "sluice"), "serve", "--data", t.TempDir(), "--http", s.addr, "--kafka", "off")
 	s.server.start()
 	for range relays {
-		relay := s.newRelay(t, "http://"+addr)
+		relay := s.newRelay(t, "http://"+s.addr)
 		relay.start()
 		s.relays = append(s.relays, relay)
 	}
 	var err error
-	if s.to, err = client.New("http://"+addr, client.WithAttempts(100)); err != nil {
+	if s.to, err = client.New("http://"+s.addr, client.WithAttempts(100)); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -49,7 +49,7 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "less than no shards", options: Options{URL: server.URL(), Shards: -1}, says: []string{"-1 shards"}},
 		{name: "another window", options: Options{URL: server.URL(), Bulk: twice}, says: []string{"windows of 1000 ms, not of 2000", "HDEL sluice:bulk:{hub}:config window_ms"}},
 		{name: "a window of parts of milliseconds", options: Options{URL: server.URL(), Bulk: odd}, says: []string{"whole milliseconds"}},
-		{name: "a later format", options: Options{URL: server.URL(), Prefix: "later:"}, says: []string{`format "2"`, "reads 1"}},
+		{name: "a later format", options: Options{URL: server.URL(), Prefix: "later:"}, says: []string{`format "2"`, "reads 1, use the one that wrote it"}},
 		{name: "a number of shards that is none", options: Options{URL: server.URL(), Prefix: "broken:"}, says: []string{`"many" shards`}},
 	}
 	for _, test := range tests {

@@ -205,7 +205,7 @@ func (s *Store) adoptConfig(ctx context.Context, shards int) (int, error) {
 	has, err := strconv.Atoi(found["shards"])
 	switch {
 	case found["format"] != strconv.Itoa(FormatVersion):
-		return 0, fmt.Errorf("what is stored at %s has format %q: this version of sluice reads %d", s.hub, found["format"], FormatVersion)
+		return 0, fmt.Errorf("what is stored at %s has format %q: this version of sluice reads %d, use the one that wrote it", s.hub, found["format"], FormatVersion)
 	case err != nil || has < 1 || has > MaxShards:
 		return 0, fmt.Errorf("what is stored at %s has %q shards", s.hub, found["shards"])
 	case shards != 0 && shards != has:

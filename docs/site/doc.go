@@ -1,5 +1,6 @@
 // Command site makes a web site of the repository's documents: plain files that any web server serves, which ask no other
-// host for anything and run no script. It is a module of its own, so that its renderer reaches no user.
+// host for anything. The one script is that of search.html, a list of all headings that can be read without it. It is a
+// module of its own, so that its renderer reaches no user.
 //
 //	go run . -from ../.. -to ../../dist/site
 //	python3 -m http.server --directory ../../dist/site

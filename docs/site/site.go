@@ -41,6 +41,7 @@ type document struct {
 	root       ast.Node
 	title      string
 	sections   []section       // the headings of the second level
+	headings   []section       // those of all levels below the title
 	ids        map[string]bool // of all headings
 }
 
@@ -87,7 +88,16 @@ func build(files fs.FS, to string) (pages int, err error) {
 			return 0, err
 		}
 	}
-	return len(s.documents), write(to, styleFile, styleCSS)
+	page, err := s.renderSearch(contents)
+	if err != nil {
+		return 0, err
+	}
+	for name, content := range map[string][]byte{searchFile: page, searchScript: searchJS, styleFile: styleCSS} {
+		if err := write(to, name, content); err != nil {
+			return 0, err
+		}
+	}
+	return len(s.documents) + 1, nil
 }
 
 func write(to, name string, content []byte) error {
@@ -155,12 +165,15 @@ func parse(name string, source []byte) *document {
 		if !is {
 			continue
 		}
-		switch heading.Level {
-		case 1:
+		if heading.Level == 1 {
 			d.title = cmp.Or(d.title, textOf(heading, source))
-		case 2:
-			id, _ := heading.AttributeString("id")
-			d.sections = append(d.sections, section{fmt.Sprintf("%s", id), textOf(heading, source)})
+			continue
+		}
+		id, _ := heading.AttributeString("id")
+		below := section{fmt.Sprintf("%s", id), textOf(heading, source)}
+		d.headings = append(d.headings, below)
+		if heading.Level == 2 {
+			d.sections = append(d.sections, below)
 		}
 	}
 	d.title = cmp.Or(d.title, path.Base(name))
@@ -199,6 +212,7 @@ type shown struct {
 	Title    string
 	Language string
 	Home     string // the way to the root of the site
+	Search   string
 	Style    string
 	Source   string
 	Sections []section
@@ -213,7 +227,7 @@ func (s *site) render(d *document, contents []group) ([]byte, error) {
 		return nil, err
 	}
 	v := shown{
-		Title: d.title, Language: "en", Home: relative(d.page, "index.html"), Style: relative(d.page, styleFile),
+		Title: d.title, Language: "en", Home: relative(d.page, "index.html"), Search: relative(d.page, searchFile), Style: relative(d.page, styleFile),
 		Source: sourceAt + d.path, Contents: relativeTo(d.page, contents), Body: template.HTML(body.String()), //nolint:gosec // our own documents
 	}
 	if name := strings.TrimSuffix(path.Base(d.path), ".md"); path.Ext(name) != "" {

@@ -32,7 +32,7 @@ func TestKill(t *testing.T) {
 // The nodes are restarted one after another, the first time for an upgrade from an earlier version:
 // each transfers its leadership before it stops.
 func TestPlannedStop(t *testing.T) {
-	c := newCluster(t, layout{nodes: 3, binary: earlier(t)})
+	c := newCluster(t, layout{nodes: 3, binary: earlierBinary(t)})
 	l := newLoad(c, 6, 3)
 	l.flows(500)
 	for range rounds() {

@@ -92,7 +92,7 @@ func Opening(ctx context.Context, meta topic.Meta, each func(topic string)) erro
 			return fmt.Errorf("metadata %q: %w", item.Key, err)
 		}
 		if record.Format != ImportFormat {
-			return fmt.Errorf("metadata %q: format %d; this version reads %d", item.Key, record.Format, ImportFormat)
+			return fmt.Errorf("metadata %q: format %d; this version reads %d: upgrade this node", item.Key, record.Format, ImportFormat)
 		}
 		if record.State != ImportOpening {
 			continue

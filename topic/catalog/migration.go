@@ -79,7 +79,7 @@ func ReadMigration(ctx context.Context, meta topic.Meta) (Migration, uint64, err
 		return move, 0, fmt.Errorf("metadata of %s: %w", MovedKey, err)
 	}
 	if move.Format != movedFormat {
-		return move, 0, fmt.Errorf("metadata of %s: format %d; this version reads %d", MovedKey, move.Format, movedFormat)
+		return move, 0, fmt.Errorf("metadata of %s: format %d; this version reads %d: upgrade this node", MovedKey, move.Format, movedFormat)
 	}
 	return move, item.Revision, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
+	"github.com/sluice-project/sluice/topic/storetest"
 )
 
 // Single servers were node 0 before they were clusters of one.
@@ -63,5 +64,22 @@ func TestRecordsOfALaterFormatAreRefused(t *testing.T) {
 	_, err = catalog.ReadNode(topic.Item{Key: "nodes/3", Value: []byte(`{"format":2,"id":3}`)})
 	if err == nil || !strings.Contains(err.Error(), "nodes/3: format 2; this version reads 1") {
 		t.Errorf("a node: %v", err)
+	}
+}
+
+// The records of a migration of a newer version are refused, with what to do.
+func TestNewerMigrationsAreRefused(t *testing.T) {
+	meta := storetest.NewMemory().Meta()
+	for _, key := range []string{catalog.MovedKey, catalog.ImportsPrefix + "one"} {
+		if _, err := meta.Put(t.Context(), key, []byte(`{"format":2}`), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, moved := catalog.ReadMigration(t.Context(), meta)
+	opening := catalog.Opening(t.Context(), meta, func(string) {})
+	for _, err := range []error{moved, opening} {
+		if err == nil || !strings.Contains(err.Error(), "format 2; this version reads 1: upgrade this node") {
+			t.Errorf("a migration of format 2: %v", err)
+		}
 	}
 }

@@ -58,7 +58,7 @@ func parsePreamble(b []byte) (preamble, error) {
 	case len(b) < preambleBytes || string(b[:8]) != segmentMagic || !sumHolds(b[:preambleBytes]):
 		return preamble{}, fmt.Errorf("it does not begin as a segment")
 	case binary.BigEndian.Uint32(b[8:]) != segmentVersion:
-		return preamble{}, fmt.Errorf("it has format %d, this program reads %d", binary.BigEndian.Uint32(b[8:]), segmentVersion)
+		return preamble{}, fmt.Errorf("it has format %d, this program reads %d: use the version of sluice that wrote it", binary.BigEndian.Uint32(b[8:]), segmentVersion)
 	}
 	return preamble{first: binary.BigEndian.Uint64(b[12:]), salt: binary.BigEndian.Uint64(b[20:])}, nil
 }

@@ -51,7 +51,7 @@ func readSlotRecord(item topic.Item) (SlotRecord, error) {
 		return r, fmt.Errorf("metadata %q: %w", item.Key, err)
 	}
 	if r.Format != slotFormat {
-		return r, fmt.Errorf("metadata %q: format %d; this version reads %d", item.Key, r.Format, slotFormat)
+		return r, fmt.Errorf("metadata %q: format %d; this version reads %d: upgrade this node", item.Key, r.Format, slotFormat)
 	}
 	return r, nil
 }

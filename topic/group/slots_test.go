@@ -3,11 +3,13 @@ package group
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 )
 
@@ -123,4 +125,11 @@ func TestOneNodeClaims(t *testing.T) {
 			t.Fatal("nobody claims a free slot at once")
 		}
 	})
+}
+
+// A slot of a newer version is refused, with what to do.
+func TestNewerSlotIsRefused(t *testing.T) {
+	if _, err := readSlotRecord(topic.Item{Key: slotKey(1), Value: []byte(`{"format":2}`)}); err == nil || !strings.Contains(err.Error(), "upgrade this node") {
+		t.Errorf("a slot of format 2: %v", err)
+	}
 }

@@ -181,7 +181,7 @@ func decodeRecord(item topic.Item, into any, format *int) error {
 		return fmt.Errorf("metadata %q: %w", item.Key, err)
 	}
 	if *format != groupFormat {
-		return fmt.Errorf("metadata %q: format %d; this version reads %d", item.Key, *format, groupFormat)
+		return fmt.Errorf("metadata %q: format %d; this version reads %d: upgrade this node", item.Key, *format, groupFormat)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -19,6 +20,7 @@ import (
 //   - 2: renew, and the time of locks.
 //   - 0: of a preview of Kafka, not supported.
 func (s *Server) shareAcknowledge(c *call, r *kmsg.ShareAcknowledgeRequest) answer {
+	began := time.Now()
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ShareAcknowledgeResponse)
 		response.AcquisitionLockTimeoutMillis = s.lockTime(ctx, r.GroupID)
@@ -44,6 +46,10 @@ func (s *Server) shareAcknowledge(c *call, r *kmsg.ShareAcknowledgeRequest) answ
 		}
 		f.await(ctx)
 		f.fillAcknowledged(response)
+		if s.spans != nil && len(f.parts) > 0 {
+			batch := f.batch(func(*shared) bool { return true })
+			s.spans.Settled(began, &batch)
+		}
 		return response
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 	"github.com/sluice-project/sluice/topic/share"
+	"github.com/sluice-project/sluice/topic/spans"
 )
 
 // windowsAtOnce is how many windows of one request are written at a time.
@@ -63,8 +64,27 @@ func (s *Server) shareFetch(c *call, r *kmsg.ShareFetchRequest) answer {
 		}
 		response.ThrottleMillis = c.spend(meter, f.found)
 		f.fill(response)
+		if s.spans != nil && f.found > 0 {
+			batch := f.batch(func(p *shared) bool { return p.got.Size > 0 })
+			s.spans.Polled(began, &batch)
+		}
 		return response
 	}
+}
+
+// batch returns what a span says of those of the partitions.
+func (f *sharing) batch(of func(p *shared) bool) spans.Batch {
+	batch := spans.Batch{Client: f.call.client, Group: f.session.group}
+	for _, p := range f.parts {
+		if of(p) {
+			name := ""
+			if p.topic != nil {
+				name = p.topic.Name()
+			}
+			batch.Add(name, p.got.Size, p.ackErr)
+		}
+	}
+	return batch
 }
 
 // lockTime returns how long members of a group have records, in milliseconds.

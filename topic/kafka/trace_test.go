@@ -9,14 +9,13 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
 // Requests that move records, end transactions or join groups have a span each, and others none.
 func TestSpans(t *testing.T) {
 	made := tracetest.NewInMemoryExporter()
-	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	b := startBroker(t, storetest.NewMemory(), sharesFromStart)
 	s := start(t, b, Options{TracerProvider: sdk.NewTracerProvider(sdk.WithSyncer(made))})
 	orders := create(t, b, "orders", 2)
 	create(t, b, "other", 1)
@@ -36,6 +35,16 @@ func TestSpans(t *testing.T) {
 	end.TransactionalID, end.ProducerID, end.Commit = "pay", 1, true
 	ask[*kmsg.EndTxnResponse](p, 3, end)
 	joinAlone(p, 5, "workers")
+	ask[*kmsg.ShareGroupHeartbeatResponse](p, 1, newShareJoin("g", "x", "orders"))
+	for epoch, request := range []kmsg.Request{
+		newShareFetch(orders, "x", 0), newShareAcknowledge(orders, "x", 1, 0, 1, 1), newShareAcknowledge(orders, "x", 2, 0, 0, 1), // which it does not have any more
+	} {
+		if epoch == 0 {
+			ask[*kmsg.ShareFetchResponse](p, 2, request)
+		} else {
+			ask[*kmsg.ShareAcknowledgeResponse](p, 2, request)
+		}
+	}
 
 	want := []string{
 		"send orders Unset operation.type=send operation.name=send sluice.kafka.acks=-1 system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders",
@@ -44,6 +53,9 @@ func TestSpans(t *testing.T) {
 		"poll orders Unset operation.type=receive operation.name=poll system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders",
 		"commit transaction Error system=kafka operation.name=commit client.id=test sluice.transaction.id=pay",
 		"rebalance workers Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=workers sluice.group.generation=1",
+		"poll orders Unset operation.type=receive operation.name=poll system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders consumer.group.name=g",
+		"settle orders Unset operation.type=settle operation.name=settle system=kafka client.id=test sluice.partitions=1 destination.name=orders consumer.group.name=g",
+		"settle orders Error operation.type=settle operation.name=settle system=kafka client.id=test sluice.partitions=1 destination.name=orders consumer.group.name=g",
 	}
 	var got []string
 	for _, span := range made.GetSpans() {

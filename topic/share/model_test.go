@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -377,5 +378,12 @@ func TestInvalidAcknowledgements(t *testing.T) {
 		if w.Start() != 0 {
 			t.Errorf("%s has settled records", name)
 		}
+	}
+}
+
+// A window of a newer version is refused, with what to do.
+func TestNewerWindowIsRefused(t *testing.T) {
+	if _, _, err := Decode([]byte(`{"format":3}`), Limits{}); err == nil || !strings.Contains(err.Error(), "upgrade this node") {
+		t.Errorf("a window of format 3: %v", err)
 	}
 }

@@ -105,7 +105,7 @@ func Decode(value []byte, limits Limits) (w *Window, epoch int32, err error) {
 		return nil, 0, err
 	}
 	if r.Format < plainFormat || r.Format > recordFormat {
-		return nil, 0, fmt.Errorf("format %d; this version reads %d to %d", r.Format, plainFormat, recordFormat)
+		return nil, 0, fmt.Errorf("format %d; this version reads %d to %d: upgrade this node", r.Format, plainFormat, recordFormat)
 	}
 	w = New(r.Start, limits)
 	for _, stored := range r.Runs {

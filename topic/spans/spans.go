@@ -40,9 +40,11 @@ const (
 type Batch struct {
 	// Client is the id that the client gives itself.
 	Client string
+	// Group is the share group that the request is of; "" for others.
+	Group string
 	// Topic is that of all records; "" if they are of several.
 	Topic string
-	// Partitions with records, and the bytes of the records, compressed as they are.
+	// Partitions with records or acknowledgements, and the bytes of the records, compressed as they are.
 	Partitions, Bytes int
 	// Failed is the first error that the answer has; nil for none.
 	Failed error
@@ -73,7 +75,7 @@ func (s *Spans) Sent(began time.Time, b *Batch, acks int16, transaction string) 
 	end(span, b.Failed)
 }
 
-// Polled makes the span of a Fetch request whose answer has records. It is as long as the request has waited for them.
+// Polled makes the span of a Fetch or ShareFetch request whose answer has records. It is as long as the request has waited for them.
 func (s *Spans) Polled(began time.Time, b *Batch) {
 	span := s.start("poll", b.Topic, began, trace.SpanKindServer)
 	if span.IsRecording() {
@@ -82,10 +84,25 @@ func (s *Spans) Polled(began time.Time, b *Batch) {
 	end(span, b.Failed)
 }
 
+// Settled makes the span of a ShareAcknowledge request, which has no records.
+func (s *Spans) Settled(began time.Time, b *Batch) {
+	span := s.start("settle", b.Topic, began, trace.SpanKindServer)
+	if span.IsRecording() {
+		b.describe(span, semconv.MessagingOperationTypeSettle, semconv.MessagingOperationName("settle"))
+	}
+	end(span, b.Failed)
+}
+
 func (b *Batch) describe(span trace.Span, more ...attribute.KeyValue) {
-	span.SetAttributes(append(more, semconv.MessagingSystemKafka, semconv.MessagingClientID(legible(b.Client)), keyPartitions.Int(b.Partitions), keyBytes.Int(b.Bytes))...)
+	span.SetAttributes(append(more, semconv.MessagingSystemKafka, semconv.MessagingClientID(legible(b.Client)), keyPartitions.Int(b.Partitions))...)
+	if b.Bytes > 0 {
+		span.SetAttributes(keyBytes.Int(b.Bytes))
+	}
 	if b.Topic != "" {
 		span.SetAttributes(semconv.MessagingDestinationName(b.Topic))
+	}
+	if b.Group != "" {
+		span.SetAttributes(semconv.MessagingConsumerGroupName(legible(b.Group)))
 	}
 }
 

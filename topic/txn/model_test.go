@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -245,5 +246,18 @@ func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordin
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
+	}
+}
+
+// A transaction of a newer version is refused, with what to do.
+func TestNewerTransactionIsRefused(t *testing.T) {
+	meta := storetest.NewMemory().Meta()
+	if _, err := meta.Put(t.Context(), txn.Prefix+"one", []byte(`{"format":2}`), 0); err != nil {
+		t.Fatal(err)
+	}
+	coordinator := txn.New(meta, nil, slog.New(slog.DiscardHandler))
+	err := coordinator.Each(t.Context(), func(string, uint64, txn.Transaction) { t.Error("it is read") })
+	if err == nil || !strings.Contains(err.Error(), "upgrade this node") {
+		t.Errorf("a transaction of format 2: %v", err)
 	}
 }

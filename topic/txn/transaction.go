@@ -115,7 +115,7 @@ func decode(item topic.Item) (t Transaction, err error) {
 		return t, fmt.Errorf("metadata %q: %w", item.Key, err)
 	}
 	if t.Format != format {
-		return t, fmt.Errorf("metadata %q: format %d; this version reads %d", item.Key, t.Format, format)
+		return t, fmt.Errorf("metadata %q: format %d; this version reads %d: upgrade this node", item.Key, t.Format, format)
 	}
 	return t, nil
 }

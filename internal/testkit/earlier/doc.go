@@ -1,0 +1,3 @@
+// Package earlier builds earlier versions of sluice from the history of the repository, for tests
+// of upgrades.
+package earlier

@@ -21,7 +21,8 @@ const (
 	// Pause stops admitting the action's jobs; Resume continues.
 	Pause
 	Resume
-	// Cancel starts no further job: from any status that is not final → CANCELED.
+	// Cancel starts no further job: from any status that is not final → CANCELED. With
+	// Transition.IfEmpty, only from CREATED, if no jobs were uploaded.
 	Cancel
 	// Aggregate reports whether all jobs are done: RUNNING → AGGREGATING.
 	Aggregate
@@ -56,6 +57,7 @@ type Transition struct {
 	Result  map[string]json.RawMessage
 	Error   string
 	Letters []int64
+	IfEmpty bool
 }
 
 // MaxDropped bounds Transition.Letters.
@@ -94,6 +96,9 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 		}
 		if a.Status.Final() || a.Status == Aggregating {
 			return refuse("all its jobs have finished, so it cannot be canceled")
+		}
+		if m.IfEmpty && (a.Status != Created || a.Received > 0) {
+			return refuse("it has jobs, or was sealed")
 		}
 		return a.cancel(now), nil
 	case Drained:

@@ -15,6 +15,7 @@ var quotaCases = []testCase{
 	{"jobs count until their action ends", false, quotaUntilEnd},
 	{"a forgotten action does not count", false, quotaForgotten},
 	{"what is stored counts after a restart", true, quotaRestart},
+	{"only an empty action is canceled as one", false, cancelEmpty},
 	{"concurrent uploads stay within a quota", false, quotaTogether},
 }
 
@@ -228,6 +229,22 @@ func (k *kit) store1(id string) []bulk.Job {
 	}
 	k.t.Fatalf("no job of %s was leased", id)
 	return nil
+}
+
+func cancelEmpty(k *kit) {
+	k.open(unlimited())
+	k.create(spec("a", "t"))
+	k.upload("a", 1)
+	k.create(spec("sealed", "t"))
+	k.transition("sealed", bulk.Transition{Kind: bulk.Seal})
+	k.run(spec("runs", "t"), 1)
+	for _, id := range []string{"a", "sealed", "runs"} {
+		_, err := k.store.Transition(ctx, id, bulk.Transition{Kind: bulk.Cancel, IfEmpty: true})
+		k.expectRefusal(err, "cancel "+id+" if it is empty")
+	}
+	k.create(spec("empty", "t"))
+	a := k.transition("empty", bulk.Transition{Kind: bulk.Cancel, IfEmpty: true})
+	k.check(a.Status == bulk.Canceled && !a.FinishedAt.IsZero(), "the empty action is %+v, want CANCELED and finished", a)
 }
 
 // quotaTogether has as many uploads as can be, at the same time, of which some are refused: all that

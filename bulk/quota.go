@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Stored counts what is stored of a tenant's unfinished actions: those that no transition has finished
-// yet, and that have no jobs in flight. An action counts, with all jobs that were uploaded to it, until
-// it ends, as a store keeps the payloads until then. In Tenant.Quota, 0 is no bound.
+// Stored counts what is stored of a tenant's unfinished actions. An action counts, with all jobs that were
+// uploaded to it, until it ends, as a store keeps the payloads until then; one that was canceled, until no
+// job of it is in flight. In Config.QuotaOf, 0 is no bound.
 type Stored struct{ Actions, Jobs, Bytes int64 }
 
 // Add returns the sum of two.
@@ -27,9 +27,6 @@ const (
 	MaxBytesQuota   = "max_bytes"
 )
 
-// Quota returns the most that the tenant may have stored.
-func (t *Tenant) Quota() Stored { return Stored{t.MaxActions, t.MaxJobs, t.MaxBytes} }
-
 // Refuse returns a *QuotaError if more would exceed the quota q of a tenant, beyond what it has stored.
 // What is not added to is not looked at: a quota that was lowered refuses no more than new things.
 // redisstore/lua/quota.lua has the same rule.
@@ -47,7 +44,7 @@ func (q Stored) Refuse(tenant string, stored, more Stored) error {
 	)
 }
 
-// QuotaError is the error of an action or of jobs beyond a quota of their tenant: see Tenant.Quota. Nothing
+// QuotaError is the error of an action or of jobs beyond a quota of their tenant: see Stored. Nothing
 // of the operation was stored.
 type QuotaError struct {
 	Tenant string
@@ -60,6 +57,6 @@ func (e *QuotaError) Error() string {
 	what := map[string]string{
 		MaxActionsQuota: "unfinished actions", MaxJobsQuota: "jobs of unfinished actions", MaxBytesQuota: "bytes of payloads of unfinished actions",
 	}[e.Quota]
-	return fmt.Sprintf("tenant %q would have more than %d %s (%s): try again when some of its actions have ended, cancel some, or ask an operator for more, with PUT /v1/tenants/{id}",
+	return fmt.Sprintf("tenant %q would have more than %d %s (%s): try again when some of its actions have ended, cancel some, or ask an operator for more (PUT /v1/tenants/{id})",
 		e.Tenant, e.Most, what, e.Quota)
 }

@@ -34,7 +34,7 @@ type Tenant struct {
 	// computes a job's key; see package keys. At most MaxKeyLimits. Default: none. It is not changed.
 	Keys map[string]KeyLimit `json:"keys,omitempty"`
 	// MaxActions, MaxJobs and MaxBytes bound what the tenant has stored: its unfinished actions, streams
-	// among them, and their jobs and bytes of payloads; see Stored. 0, the default, means no bound.
+	// among them, and their jobs and bytes of payloads; see Stored. 0, the default, means those of the Config.
 	MaxActions int64 `json:"max_actions,omitempty"`
 	MaxJobs    int64 `json:"max_jobs,omitempty"`
 	MaxBytes   int64 `json:"max_bytes,omitempty"`

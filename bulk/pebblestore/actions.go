@@ -132,11 +132,11 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 
 // storable returns a *bulk.QuotaError if a tenant may not have so much more stored. s.mu must be held.
 func (s *Store) storable(name string, more bulk.Stored) error {
-	t := s.tenants[name]
-	if t == nil { // it has no settings
-		return nil
+	var of tenant // one without actions and settings
+	if t := s.tenants[name]; t != nil {
+		of.settings, of.stored = t.settings, t.stored
 	}
-	return t.settings.Quota().Refuse(name, t.stored, more)
+	return s.config.QuotaOf(&of.settings).Refuse(name, of.stored, more)
 }
 
 // reserve counts jobs that are about to be appended, unless they exceed the tenant's quota.

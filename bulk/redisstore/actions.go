@@ -86,7 +86,7 @@ func (s *Store) make(ctx context.Context, n uint64, claimed string) (created boo
 	if err != nil {
 		return false, err
 	}
-	answer, err := onShard(ctx, s, createScript, s.shardOfNumber(n), asTexts, strconv.FormatUint(n, 10), string(text), claimed)
+	answer, err := onShard(ctx, s, createScript, s.shardOfNumber(n), asTexts, strconv.FormatUint(n, 10), string(text), claimed, s.defaultQuota())
 	if err != nil {
 		return false, err
 	}
@@ -196,8 +196,8 @@ func (s *Store) Append(ctx context.Context, id string, offset int64, payloads []
 }
 
 func (s *Store) appendPart(ctx context.Context, id string, n uint64, offset int64, payloads [][]byte) (received int64, err error) {
-	args := make([]string, 0, 3+len(payloads))
-	args = append(args, strconv.FormatUint(n, 10), number(offset), strconv.Itoa(MaxJobs))
+	args := make([]string, 0, 4+len(payloads))
+	args = append(args, strconv.FormatUint(n, 10), number(offset), strconv.Itoa(MaxJobs), s.defaultQuota())
 	for _, p := range payloads {
 		args = append(args, rueidis.BinaryString(p))
 	}

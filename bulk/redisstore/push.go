@@ -194,14 +194,19 @@ func (s *Store) keysText(t *bulk.Tenant) string {
 	return string(text)
 }
 
-// quotaText returns the quotas of a tenant as shards keep them; "" if there are none.
+// quotaText returns the quotas of a tenant, without those of the config, as shards keep them; "" if there
+// are none.
 func quotaText(t *bulk.Tenant) string {
-	q := t.Quota()
-	if q == (bulk.Stored{}) {
-		return ""
+	if q := (bulk.Config{}).QuotaOf(t); q != (bulk.Stored{}) {
+		return storedText(q)
 	}
-	return fmt.Sprint(q.Actions, " ", q.Jobs, " ", q.Bytes)
+	return ""
 }
+
+func storedText(q bulk.Stored) string { return fmt.Sprint(q.Actions, " ", q.Jobs, " ", q.Bytes) }
+
+// defaultQuota returns the quotas of the config for a script.
+func (s *Store) defaultQuota() string { return storedText(s.config.QuotaOf(&bulk.Tenant{})) }
 
 // limitText returns a limit as shards keep it; "" if nothing is limited.
 func (s *Store) limitText(values *settings, name string) string {

@@ -11,6 +11,7 @@ var quotaCases = []testCase{
 	{"unfinished actions are bounded", false, quotaOfActions},
 	{"stored jobs are bounded", false, quotaOfJobs},
 	{"stored bytes are bounded", false, quotaOfBytes},
+	{"the config has quotas for tenants without", false, quotaOfConfig},
 	{"a lowered quota refuses what is new only", false, quotaLowered},
 	{"jobs count until their action ends", false, quotaUntilEnd},
 	{"a forgotten action does not count", false, quotaForgotten},
@@ -113,6 +114,27 @@ func quotaOfBytes(k *kit) {
 	k.end("a")
 	_, err = k.tryAppend("b", 1)
 	k.must(err)
+}
+
+func quotaOfConfig(k *kit) {
+	config := unlimited()
+	config.TenantMaxActions, config.TenantMaxJobs, config.TenantMaxBytes = 2, 2, 1<<20
+	k.open(config)
+	k.must(k.tryCreate("a"))
+	_, err := k.tryAppend("a", 3)
+	k.refusedBy(err, bulk.MaxJobsQuota, 2)
+	_, err = k.tryAppend("a", 2)
+	k.must(err)
+	k.quota(bulk.Tenant{MaxActions: 1, MaxBytes: 10})
+	k.refusedBy(k.tryCreate("b"), bulk.MaxActionsQuota, 1)
+	_, err = k.tryAppend("a", 1)
+	k.refusedBy(err, bulk.MaxJobsQuota, 2)
+	k.quota(bulk.Tenant{MaxActions: 3, MaxJobs: 3})
+	_, err = k.tryAppend("a", 1)
+	k.must(err)
+	k.must(k.tryCreate("b"))
+	k.must(k.tryCreate("c"))
+	k.refusedBy(k.tryCreate("d"), bulk.MaxActionsQuota, 3)
 }
 
 func quotaLowered(k *kit) {

@@ -28,7 +28,7 @@ const (
 )
 
 // Refuse returns a *QuotaError if more would exceed the quota q of a tenant, beyond what it has stored.
-// What is not added to is not looked at: a quota that was lowered refuses no more than new things.
+// It looks only at what more adds to: a quota that was lowered refuses what is new, and nothing else.
 // redisstore/lua/quota.lua has the same rule.
 func (q Stored) Refuse(tenant string, stored, more Stored) error {
 	refuse := func(name string, most, stored, more int64) error {

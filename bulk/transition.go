@@ -91,16 +91,7 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 		}
 		a.Paused = pause
 	case Cancel:
-		if a.Status == Canceled {
-			return a, ErrNoChange
-		}
-		if a.Status.Final() || a.Status == Aggregating {
-			return refuse("all its jobs have finished, so it cannot be canceled")
-		}
-		if m.IfEmpty && (a.Status != Created || a.Received > 0) {
-			return refuse("it has jobs, or was sealed")
-		}
-		return a.cancel(now), nil
+		return a.cancel(m, now)
 	case Drained:
 		if a.Status != Canceled || a.InFlight != 0 || !a.FinishedAt.IsZero() {
 			return a, ErrNoChange
@@ -175,15 +166,22 @@ func (a Action) replay(m Transition) (Action, error) {
 	return a, nil
 }
 
-func (a Action) cancel(now time.Time) Action {
-	if a.Open {
+func (a Action) cancel(m Transition, now time.Time) (Action, error) {
+	switch {
+	case a.Status == Canceled:
+		return a, ErrNoChange
+	case a.Status.Final() || a.Status == Aggregating:
+		return a, &TransitionError{ID: a.ID, From: a.Status, Received: a.Received, Why: "all its jobs have finished, so it cannot be canceled"}
+	case m.IfEmpty && (a.Status != Created || a.Received > 0):
+		return a, &TransitionError{ID: a.ID, From: a.Status, Received: a.Received, Why: "it has jobs, or was sealed"}
+	case a.Open:
 		a.Open, a.Total = false, a.Received
 	}
 	a.Status = Canceled
 	if a.InFlight == 0 {
 		a.FinishedAt = now
 	}
-	return a
+	return a, nil
 }
 
 func (a Action) finish(m Transition, now time.Time) (Action, error) {

@@ -27,10 +27,10 @@ const (
 	MaxBytesQuota   = "max_bytes"
 )
 
-// Refuse returns a *QuotaError if more would exceed the quota q of a tenant, beyond what it has stored.
+// Refuse returns a *QuotaError if more would exceed s, the quota of a tenant, beyond what it has stored.
 // It looks only at what more adds to: a quota that was lowered refuses what is new, and nothing else.
 // redisstore/lua/quota.lua has the same rule.
-func (q Stored) Refuse(tenant string, stored, more Stored) error {
+func (s Stored) Refuse(tenant string, stored, more Stored) error {
 	refuse := func(name string, most, stored, more int64) error {
 		if most == 0 || more == 0 || stored+more <= most {
 			return nil
@@ -38,9 +38,9 @@ func (q Stored) Refuse(tenant string, stored, more Stored) error {
 		return &QuotaError{Tenant: tenant, Quota: name, Most: most}
 	}
 	return cmp.Or(
-		refuse(MaxActionsQuota, q.Actions, stored.Actions, more.Actions),
-		refuse(MaxJobsQuota, q.Jobs, stored.Jobs, more.Jobs),
-		refuse(MaxBytesQuota, q.Bytes, stored.Bytes, more.Bytes),
+		refuse(MaxActionsQuota, s.Actions, stored.Actions, more.Actions),
+		refuse(MaxJobsQuota, s.Jobs, stored.Jobs, more.Jobs),
+		refuse(MaxBytesQuota, s.Bytes, stored.Bytes, more.Bytes),
 	)
 }
 

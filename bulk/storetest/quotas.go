@@ -269,6 +269,45 @@ func cancelEmpty(k *kit) {
 	k.check(a.Status == bulk.Canceled && !a.FinishedAt.IsZero(), "the empty action is %+v, want CANCELED and finished", a)
 }
 
+// compareStored checks that the store counts what the model has of a tenant, no more and no less.
+func (m *machine) compareStored(tenant string) {
+	probe := spec("probe of "+tenant, tenant)
+	m.model.events.tellTransition(bulk.Action{}, m.kit.create(probe))
+	m.model.actions[probe.ID] = &modelAction{Spec: probe, status: bulk.Created}
+	m.model.order = append(m.model.order, probe.ID)
+	var stored bulk.Stored
+	for id, a := range m.model.actions {
+		if a.Tenant != tenant || !m.action(id).FinishedAt.IsZero() {
+			continue
+		}
+		stored = stored.Add(bulk.Stored{Actions: 1, Jobs: int64(len(a.jobs))})
+		for i := range a.jobs {
+			stored.Bytes += int64(len(payload(id, int64(i))))
+		}
+	}
+	one := payload(probe.ID, 0)
+	most := stored.Add(bulk.Stored{Jobs: 1, Bytes: int64(len(one))})
+	for _, t := range []struct {
+		quota bulk.Tenant
+		name  string
+	}{
+		{bulk.Tenant{MaxJobs: most.Jobs, MaxBytes: most.Bytes - 1}, bulk.MaxBytesQuota},
+		{bulk.Tenant{MaxJobs: most.Jobs, MaxBytes: most.Bytes}, ""},
+		{bulk.Tenant{MaxJobs: most.Jobs}, bulk.MaxJobsQuota},
+	} {
+		m.set(bulk.SettingsChange{Name: tenant, Tenant: &t.quota})
+		_, err := m.store.Append(ctx, probe.ID, bulk.AtEnd, [][]byte{one})
+		refused, _ := errors.AsType[*bulk.QuotaError](err)
+		m.check((err == nil) == (t.name == "") && (err == nil || refused != nil && refused.Quota == t.name),
+			"with %+v stored, one more job under the quotas %+v: %v", stored, t.quota, err)
+	}
+	m.model.actions[probe.ID].grow(1)
+	m.set(bulk.SettingsChange{Name: tenant, Tenant: &bulk.Tenant{MaxActions: stored.Actions}})
+	_, _, err := m.store.Create(ctx, spec("one more of "+tenant, tenant))
+	m.check(errors.As(err, new(*bulk.QuotaError)), "with %d unfinished actions, one more: %v", stored.Actions, err)
+	m.set(bulk.SettingsChange{Name: tenant, Tenant: &bulk.Tenant{}})
+}
+
 // quotaTogether has as many uploads as can be, at the same time, of which some are refused: all that
 // fits is taken, and no more.
 func quotaTogether(k *kit) {

@@ -100,3 +100,42 @@ func TestARefusedJobLeavesNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestARunWaitsForItsQuota: a run that has no room is made once there is some, and once only.
+func TestARunWaitsForItsQuota(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, handled(func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil }), func(t *testing.T, r *rig) {
+		for _, quota := range []bulk.Tenant{{MaxJobs: 1}, {MaxActions: 1}} {
+			if _, _, err := r.Create(t.Context(), bulk.Spec{ID: "other", Tenant: "t", Type: "echo"}); err != nil {
+				t.Fatal(err)
+			}
+			r.setTenant(quota)
+			s := every("daily", "@daily")
+			s.Spec.Tenant = "t"
+			r.putSchedule(s)
+			if _, err := r.RunNow(t.Context(), "daily"); err == nil {
+				t.Errorf("with %+v the run has room", quota)
+			}
+			pass(time.Minute)
+			if a := r.scheduled("daily"); a.LastAction != "" || a.Pending.IsZero() {
+				t.Errorf("with %+v the run has started as %q, pending since %v", quota, a.LastAction, a.Pending)
+			}
+			r.setTenant(bulk.Tenant{})
+			pass(time.Minute)
+			s = r.scheduled("daily")
+			if s.LastAction == "" || !s.Pending.IsZero() {
+				t.Fatalf("with room, the run has started as %q, pending since %v", s.LastAction, s.Pending)
+			}
+			if a := r.finish(s.LastAction); a.Total != 2 {
+				t.Errorf("the run has %d jobs, want 2", a.Total)
+			}
+			if err := r.RemoveSchedule(t.Context(), "daily"); err != nil {
+				t.Fatal(err)
+			}
+			for _, kind := range []bulk.TransitionKind{bulk.Cancel, bulk.Forget} {
+				if _, err := r.Store().Transition(t.Context(), "other", bulk.Transition{Kind: kind}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}

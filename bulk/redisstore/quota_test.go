@@ -3,6 +3,8 @@
 package redisstore
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -107,6 +109,29 @@ return 1`
 	upload(t, s, bulk.Spec{ID: "c", Tenant: "t", Type: "work"}, 6)
 	if _, err := s.Append(t.Context(), "c", 6, payloads(6, 1)); !errors.As(err, new(*bulk.QuotaError)) {
 		t.Errorf("the seventh job: %v", err)
+	}
+}
+
+// compareStored checks that each tenant counts the jobs of its unfinished actions.
+func (b *imported) compareStored() {
+	s := b.here.(*Store)
+	want := map[string]bulk.Stored{}
+	live, err := s.Actions(b.t.Context(), bulk.ActionFilter{Unfinished: true})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, a := range live {
+		want[a.Tenant] = want[a.Tenant].Add(bulk.Stored{Actions: 1, Jobs: a.Received})
+	}
+	for tenant, stored := range want {
+		text, err := ask(b.t.Context(), s, s.db.B().Get().Key(s.shards[s.shardOf(tenant)]+"t:"+tenant).Build(), asText)
+		var has struct{ Users, Jobs int64 }
+		if err = cmp.Or(err, json.Unmarshal([]byte(text), &has)); err != nil {
+			b.t.Fatal(err)
+		}
+		if has.Users != stored.Actions || has.Jobs != stored.Jobs {
+			b.t.Fatalf("tenant %s counts %+v, want %+v", tenant, has, stored)
+		}
 	}
 }
 

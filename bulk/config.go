@@ -68,6 +68,10 @@ type Config struct {
 	// has their counts; see Engine.Enqueue. It is not longer than Retention. Default 1 h; at
 	// least 1 s.
 	StreamWindow time.Duration
+	// TenantMaxActions, TenantMaxJobs and TenantMaxBytes bound what each tenant has stored, as the fields of
+	// Tenant do, where those are 0. Default 0, and negative: no bound.
+	TenantMaxActions, TenantMaxJobs int
+	TenantMaxBytes                  int64
 	// Types overrides settings for single job types.
 	Types map[string]TypeConfig
 }
@@ -156,6 +160,15 @@ func firstWrong(section string, checks []check) error {
 }
 
 func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// QuotaOf returns the most that a tenant may have stored.
+func (c Config) QuotaOf(t *Tenant) Stored {
+	return Stored{
+		Actions: cmp.Or(t.MaxActions, max(0, int64(c.TenantMaxActions))),
+		Jobs:    cmp.Or(t.MaxJobs, max(0, int64(c.TenantMaxJobs))),
+		Bytes:   cmp.Or(t.MaxBytes, max(0, c.TenantMaxBytes)),
+	}
+}
 
 // For returns the settings of one job type.
 func (c Config) For(jobType string) TypeConfig {

@@ -89,14 +89,15 @@ func (e *TransitionError) Error() string {
 type Store interface {
 	// Create stores a new action, as Spec.Action makes it. If its id exists with the
 	// same Spec, the stored action is returned and created is false; with
-	// another, the error is an *ExistsError.
+	// another, the error is an *ExistsError. A new action beyond Config.QuotaOf is a *QuotaError.
 	Create(ctx context.Context, spec Spec) (action Action, created bool, err error)
 	// Append adds jobs to an action in status CREATED, or to an open stream, whose jobs
 	// can be admitted at once. Offset is the number of jobs
 	// that the caller has sent before these: jobs that the store already has are
 	// skipped, and an offset beyond them is an *OffsetError. It returns the number of
 	// jobs that the action has now. Payloads are copied. At the offset AtEnd it adds the
-	// jobs behind all others; up to MaxAtEnd jobs of up to MaxAtEndBytes are consecutive.
+	// jobs behind all others; up to MaxAtEnd jobs of up to MaxAtEndBytes are consecutive. Jobs
+	// beyond Config.QuotaOf are a *QuotaError, with the number of jobs that the action has.
 	Append(ctx context.Context, id string, offset int64, payloads [][]byte) (received int64, err error)
 	// Transition makes one transition of the status machine, as Action.Apply decides.
 	// If it was made before, Transition returns the action as it is and ErrNoChange: of

@@ -33,6 +33,11 @@ type Tenant struct {
 	// Keys limit the tenant's jobs that have one key: the limits by the expression, in CEL, that
 	// computes a job's key; see package keys. At most MaxKeyLimits. Default: none. It is not changed.
 	Keys map[string]KeyLimit `json:"keys,omitempty"`
+	// MaxActions, MaxJobs and MaxBytes bound what the tenant has stored: its unfinished actions, streams
+	// among them, and their jobs and bytes of payloads; see Stored. 0, the default, means those of the Config.
+	MaxActions int64 `json:"max_actions,omitempty"`
+	MaxJobs    int64 `json:"max_jobs,omitempty"`
+	MaxBytes   int64 `json:"max_bytes,omitempty"`
 }
 
 // Limit returns the tenant's own limit.
@@ -48,6 +53,11 @@ func (t Tenant) WithDefaults() Tenant {
 func (t *Tenant) validate() error {
 	if !(t.Weight >= 0 && t.Weight <= 1000) {
 		return &SettingError{"weight", "want more than 0, at most 1,000; or 0 for the default"}
+	}
+	for name, most := range map[string]int64{MaxActionsQuota: t.MaxActions, MaxJobsQuota: t.MaxJobs, MaxBytesQuota: t.MaxBytes} {
+		if most < 0 {
+			return &SettingError{name, "want at least 1, or 0 for no bound"}
+		}
 	}
 	return t.Limit().Validate()
 }

@@ -21,7 +21,8 @@ const (
 	// Pause stops admitting the action's jobs; Resume continues.
 	Pause
 	Resume
-	// Cancel starts no further job: from any status that is not final → CANCELED.
+	// Cancel starts no further job: from any status that is not final → CANCELED. With
+	// Transition.IfEmpty, only from CREATED, if no jobs were uploaded.
 	Cancel
 	// Aggregate reports whether all jobs are done: RUNNING → AGGREGATING.
 	Aggregate
@@ -56,6 +57,7 @@ type Transition struct {
 	Result  map[string]json.RawMessage
 	Error   string
 	Letters []int64
+	IfEmpty bool
 }
 
 // MaxDropped bounds Transition.Letters.
@@ -89,13 +91,7 @@ func (a Action) Apply(m Transition, now time.Time) (Action, error) {
 		}
 		a.Paused = pause
 	case Cancel:
-		if a.Status == Canceled {
-			return a, ErrNoChange
-		}
-		if a.Status.Final() || a.Status == Aggregating {
-			return refuse("all its jobs have finished, so it cannot be canceled")
-		}
-		return a.cancel(now), nil
+		return a.cancel(m, now)
 	case Drained:
 		if a.Status != Canceled || a.InFlight != 0 || !a.FinishedAt.IsZero() {
 			return a, ErrNoChange
@@ -170,15 +166,22 @@ func (a Action) replay(m Transition) (Action, error) {
 	return a, nil
 }
 
-func (a Action) cancel(now time.Time) Action {
-	if a.Open {
+func (a Action) cancel(m Transition, now time.Time) (Action, error) {
+	switch {
+	case a.Status == Canceled:
+		return a, ErrNoChange
+	case a.Status.Final() || a.Status == Aggregating:
+		return a, &TransitionError{ID: a.ID, From: a.Status, Received: a.Received, Why: "all its jobs have finished, so it cannot be canceled"}
+	case m.IfEmpty && (a.Status != Created || a.Received > 0):
+		return a, &TransitionError{ID: a.ID, From: a.Status, Received: a.Received, Why: "it has jobs, or was sealed"}
+	case a.Open:
 		a.Open, a.Total = false, a.Received
 	}
 	a.Status = Canceled
 	if a.InFlight == 0 {
 		a.FinishedAt = now
 	}
-	return a
+	return a, nil
 }
 
 func (a Action) finish(m Transition, now time.Time) (Action, error) {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -335,7 +337,8 @@ type tenantRow struct {
 	Name, To                   string
 	Weight, Limit, Concurrency string
 	Rate, Share                string
-	Part                       int64 // of 1,000
+	Most                       string // its quotas
+	Part                       int64  // of 1,000
 }
 
 type tenantList struct {
@@ -362,7 +365,7 @@ func (d *Dashboard) tenants(r *request) (string, any, error) {
 		jobs := rate(now, before, of("bulk_action_jobs_total", name))
 		row := tenantRow{
 			Name: name, To: "bulk?" + url.Values{"tenant": {name}}.Encode(), Weight: decimal(t.Weight), Limit: limit(t.RequestsPerSecond),
-			Concurrency: limit(float64(t.Concurrency)), Rate: decimal(jobs), Share: "–",
+			Concurrency: limit(float64(t.Concurrency)), Rate: decimal(jobs), Share: "–", Most: r.quotas(&t),
 		}
 		if all > 0 {
 			row.Part = int64(1000 * jobs / all)
@@ -372,6 +375,21 @@ func (d *Dashboard) tenants(r *request) (string, any, error) {
 	}
 	list.Pages = r.page(next)
 	return r.t("bulk.tenants"), list, nil
+}
+
+// quotas shows the most that a tenant may have stored.
+func (r *request) quotas(t *bulk.Tenant) string {
+	var parts []string
+	if t.MaxActions > 0 {
+		parts = append(parts, r.t("tenant.actions", number(t.MaxActions)))
+	}
+	if t.MaxJobs > 0 {
+		parts = append(parts, r.t("tenant.jobs", number(t.MaxJobs)))
+	}
+	if t.MaxBytes > 0 {
+		parts = append(parts, size(t.MaxBytes))
+	}
+	return cmp.Or(strings.Join(parts, ", "), "–")
 }
 
 // limit shows a limit, of which 0 is none.

@@ -215,13 +215,13 @@ func TestActionShowsItsCountsWhyItWaitsAndItsFailures(t *testing.T) {
 
 func TestTenantsAndTargets(t *testing.T) {
 	f := &fakeBulk{rate: 12.5, load: engine.FoundLoad{Concurrency: 9, DownSince: time.Now().Add(-time.Minute)}, settings: bulk.Settings{
-		Tenants: map[string]bulk.Tenant{hostile: {Weight: 3, RequestsPerSecond: 50}},
+		Tenants: map[string]bulk.Tenant{hostile: {Weight: 3, RequestsPerSecond: 50, MaxActions: 5, MaxJobs: 1000, MaxBytes: 1 << 30}},
 		Targets: map[string]bulk.TargetLimits{"mail": {Auto: true, URLPrefix: "https://mail.example/", Secrets: []string{"whsec_secret"}}},
 	}}
 	metrics := newFixture()
 	metrics.jobs.WithLabelValues("acme", "succeeded").Add(10)
 	d := newTest(t, Options{Bulk: f, Metrics: metrics.registry})
-	says(t, text(t, d, "/ui/bulk/tenants"), hostile+" – 0 3 50 –", "acme – 0 1 – –")
+	says(t, text(t, d, "/ui/bulk/tenants"), hostile+" – 0 3 50 – 5 actions, 1,000 jobs, 1 GiB", "acme – 0 1 – – –")
 	page := text(t, d, "/ui/bulk/targets")
 	says(t, page, "mail down for 60 s 13 found 9 found https://mail.example/")
 	if strings.Contains(page, "whsec") {

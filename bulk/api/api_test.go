@@ -216,6 +216,7 @@ func TestEngineErrors(t *testing.T) {
 		logged bool
 	}{
 		{bulk.ErrFull, 507, wire.CodeFull, false, true},
+		{&bulk.QuotaError{Tenant: "t", Quota: bulk.MaxJobsQuota, Most: 10}, 429, wire.CodeQuota, true, false},
 		{bulk.ErrBroken, 503, wire.CodeUnavailable, true, true},
 		{bulk.ErrClosed, 503, wire.CodeUnavailable, true, true},
 		{errors.New("a secret of the server"), 500, wire.CodeInternal, false, true},

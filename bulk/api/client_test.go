@@ -141,7 +141,7 @@ func TestClientSettings(t *testing.T) {
 	f := newFixture(t)
 	c := f.connect()
 	ctx := t.Context()
-	tenant := wire.Tenant{BasePriority: 5, Weight: 2, RequestsPerSecond: 10}
+	tenant := wire.Tenant{BasePriority: 5, Weight: 2, RequestsPerSecond: 10, MaxActions: 3, MaxJobs: 1e6, MaxBytes: 1 << 30}
 	must[wire.Tenant](t)(c.SetTenant(ctx, "a/b %", tenant))
 	if got := must[wire.Tenant](t)(c.Tenant(ctx, "a/b %")); !reflect.DeepEqual(got, tenant) {
 		t.Fatalf("%+v", got)

@@ -15,6 +15,9 @@ import (
 	"github.com/sluice-project/sluice/internal/edge"
 )
 
+// quotaRetry is when what a quota refused may be tried again: actions may have ended by then.
+const quotaRetry = 5 * time.Second
+
 // received says how many jobs of the action are durable.
 func received(e *edge.Error, count int64) *edge.Error {
 	e.Received = &count
@@ -31,6 +34,7 @@ func refuse(id string, err error) *edge.Error {
 	var offset *bulk.OffsetError
 	var transition *bulk.TransitionError
 	var denied *bulk.DeniedError
+	var quota *bulk.QuotaError
 	switch {
 	case errors.As(err, &denied):
 		return edge.Refuse(http.StatusForbidden, wire.CodeForbidden, denied.Error())
@@ -50,6 +54,8 @@ func refuse(id string, err error) *edge.Error {
 		return received(edge.Refuse(http.StatusConflict, wire.CodeOffset, offset.Error()), offset.Received)
 	case errors.As(err, &transition):
 		return edge.Refuse(http.StatusConflict, wire.CodeStatus, transition.Error())
+	case errors.As(err, &quota):
+		return edge.Refuse(http.StatusTooManyRequests, wire.CodeQuota, quota.Error()).RetryAfter(quotaRetry)
 	case errors.Is(err, bulk.ErrNotFound):
 		return edge.Refuse(http.StatusNotFound, wire.CodeNotFound, fmt.Sprintf("there is no action %q", id))
 	case errors.Is(err, bulk.ErrFull):

@@ -49,7 +49,7 @@ func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*object[wire.T
 	tenant := bulk.Tenant{
 		BasePriority: in.Body.BasePriority, Weight: in.Body.Weight,
 		RequestsPerSecond: in.Body.RequestsPerSecond, Concurrency: in.Body.Concurrency, Pacing: bulk.Pacing(in.Body.Pacing),
-		Keys: map[string]bulk.KeyLimit{},
+		Keys: map[string]bulk.KeyLimit{}, MaxActions: in.Body.MaxActions, MaxJobs: in.Body.MaxJobs, MaxBytes: in.Body.MaxBytes,
 	}.WithDefaults()
 	for expression, l := range in.Body.Keys {
 		tenant.Keys[expression] = bulk.KeyLimit{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: bulk.Pacing(l.Pacing), Cost: l.Cost}
@@ -64,6 +64,7 @@ func tenantAnswer(t bulk.Tenant) *object[wire.Tenant] {
 	body := wire.Tenant{
 		BasePriority: t.BasePriority, Weight: t.Weight,
 		RequestsPerSecond: t.RequestsPerSecond, Concurrency: t.Concurrency, Pacing: string(t.Pacing), Keys: map[string]wire.KeyLimit{},
+		MaxActions: t.MaxActions, MaxJobs: t.MaxJobs, MaxBytes: t.MaxBytes,
 	}
 	for expression, l := range t.Keys {
 		body.Keys[expression] = wire.KeyLimit{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: string(l.Pacing), Cost: l.Cost}

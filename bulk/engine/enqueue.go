@@ -73,7 +73,7 @@ var ErrBusy = errors.New("too many jobs wait to be stored")
 //
 // If ctx ends, or the error is ErrUnavailable, the job may have been enqueued nevertheless. A
 // repeated call enqueues it again, unless it has Unique. A wrong field is a *SpecError; see
-// also Create, ErrBusy and ErrFull.
+// also Create, ErrBusy, ErrFull and QuotaError.
 func (e *Engine) Enqueue(ctx context.Context, job NewJob) (Enqueued, error) {
 	now := time.Now()
 	if err := job.check(now); err != nil {
@@ -156,9 +156,32 @@ func (e *Engine) enqueueAlone(ctx context.Context, spec bulk.Spec, payload []byt
 			continue
 		case action.Status == bulk.Created:
 			err = e.fill(ctx, action.ID, payload)
+			if _, refused := errors.AsType[*bulk.QuotaError](err); refused {
+				err = errors.Join(err, e.discard(ctx, action.ID))
+			} else if discarded(err) { // by another call, whose job was refused
+				continue
+			}
 		}
 		return Enqueued{Action: action.ID, Duplicate: !created}, err
 	}
+}
+
+// discard removes an action whose only job was refused, unless another call has filled or removed it.
+func (e *Engine) discard(ctx context.Context, id string) error {
+	_, err := e.store.Transition(ctx, id, bulk.Transition{Kind: bulk.Cancel, IfEmpty: true})
+	if err == nil {
+		_, err = e.store.Transition(ctx, id, bulk.Transition{Kind: bulk.Forget})
+	}
+	if errors.As(err, new(*bulk.TransitionError)) || errors.Is(err, bulk.ErrNotFound) || errors.Is(err, bulk.ErrNoChange) {
+		return nil
+	}
+	return err
+}
+
+// discarded reports whether an action was removed while it was filled.
+func discarded(err error) bool {
+	var refused *bulk.TransitionError
+	return errors.Is(err, bulk.ErrNotFound) || errors.As(err, &refused) && refused.From == bulk.Canceled
 }
 
 // fill appends the only job of an action, and seals the action, unless another call has

@@ -60,6 +60,9 @@ func (e *Engine) scheduleOnce(ctx context.Context, now time.Time) (wait time.Dur
 			again, err := e.attend(ctx, s, now)
 			if err != nil {
 				again = now.Add(scheduleRetry)
+				if errors.As(err, new(*bulk.QuotaError)) { // it may be so for hours
+					again = now.Add(scheduleInterval)
+				}
 			}
 			mu.Lock()
 			if !again.IsZero() {

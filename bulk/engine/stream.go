@@ -199,13 +199,15 @@ func (s *streams) lead(ctx context.Context, in *intake) {
 		payloads[i] = caller.payload
 		bytes += len(caller.payload)
 	}
-	id, first, err := s.append(ctx, in, payloads, bytes)
-	s.engine.metrics.appended(err, len(batch))
+	id, first, stored, err := s.append(ctx, in, payloads)
+	s.engine.metrics.appended(nil, stored)
+	s.engine.metrics.appended(err, len(batch)-stored)
 	s.engine.fetch.Wake()
 	for i, caller := range batch {
-		caller.err = err
-		if err == nil {
+		if i < stored {
 			caller.enqueued = Enqueued{Action: id, Index: first + int64(i)}
+		} else {
+			caller.err = err
 		}
 	}
 	for _, caller := range batch[1:] { // the first leads
@@ -233,32 +235,49 @@ func (in *intake) take() []*enqueuer {
 	return batch
 }
 
-// append appends jobs to the stream of the present window, and returns the stream's id and
-// the index of the first job. A stream that was sealed, or canceled, is followed by the next.
-func (s *streams) append(ctx context.Context, in *intake, payloads [][]byte, bytes int) (id string, first int64, err error) {
-	for {
-		if err := s.open(ctx, in); err != nil {
-			return "", 0, err
+// append appends jobs to the stream of the present window, and returns the stream's id,
+// the index of the first job, and how many it stored: fewer than all only with an error. A stream that
+// was sealed, or canceled, is followed by the next. Of jobs that exceed a quota of their tenant together,
+// half are tried, and so on.
+func (s *streams) append(ctx context.Context, in *intake, payloads [][]byte) (id string, first int64, stored int, err error) {
+	for n := len(payloads); ; {
+		if openErr := s.open(ctx, in); openErr != nil {
+			return "", 0, 0, openErr
 		}
-		received, err := s.engine.store.Append(ctx, in.spec.ID, bulk.AtEnd, payloads)
+		received, appendErr := s.engine.store.Append(ctx, in.spec.ID, bulk.AtEnd, payloads[:n])
 		var sealed *bulk.TransitionError
+		var quota *bulk.QuotaError
 		switch {
-		case errors.As(err, &sealed) || errors.Is(err, bulk.ErrNotFound):
+		case errors.As(appendErr, &sealed) || errors.Is(appendErr, bulk.ErrNotFound):
 			in.next()
 			continue
-		case err != nil:
-			return "", 0, err
+		case errors.As(appendErr, &quota) && n > 1:
+			n, err = n/2, appendErr
+			continue
+		case quota != nil && received > 0 && in.part < maxParts/2:
+			s.seal(ctx, in)
+		}
+		if appendErr != nil {
+			return "", 0, 0, appendErr
 		}
 		id := in.spec.ID
-		in.bytes += bytes
-		if received >= streamJobs || in.bytes >= streamBytes {
-			if _, err := s.engine.Seal(ctx, id, bulk.AtEnd); err != nil { // the watcher seals it later
-				s.engine.log.Warn("seal a large stream", "action", id, "error", err)
-			}
-			in.next()
+		for _, p := range payloads[:n] {
+			in.bytes += len(p)
 		}
-		return id, received - int64(len(payloads)), nil
+		if received >= streamJobs || in.bytes >= streamBytes {
+			s.seal(ctx, in)
+		}
+		return id, received - int64(n), n, err
 	}
+}
+
+// seal ends a stream before its window does, as it is large, or as its tenant can have no more stored:
+// jobs count until their action ends.
+func (s *streams) seal(ctx context.Context, in *intake) {
+	if _, err := s.engine.Seal(ctx, in.spec.ID, bulk.AtEnd); err != nil { // the watcher seals it later
+		s.engine.log.Warn("seal a stream before the end of its window", "action", in.spec.ID, "error", err)
+	}
+	in.next()
 }
 
 // open makes in.spec.ID the id of an open stream of the present window.

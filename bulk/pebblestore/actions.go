@@ -38,7 +38,7 @@ func (s *Store) Create(_ context.Context, spec bulk.Spec) (created bulk.Action, 
 		if !errors.Is(err, bulk.ErrNotFound) {
 			return err
 		}
-		if err := s.outbox.full(); err != nil {
+		if err := cmp.Or(s.outbox.full(), s.storable(spec.Tenant, bulk.Stored{Actions: 1})); err != nil {
 			return err
 		}
 		isNew = true
@@ -50,7 +50,7 @@ func (s *Store) Create(_ context.Context, spec bulk.Spec) (created bulk.Action, 
 		c.keep(c.batch.Set(numberKey(keyLive, s.number), nil, nil))
 		c.write(s.number, &created)
 		c.announce(bulk.ActionCreated, &created)
-		s.enter(s.number, created)
+		s.enter(s.number, created, 0)
 		return nil
 	})
 	return created, isNew, err
@@ -108,22 +108,54 @@ func (s *Store) Append(_ context.Context, id string, offset int64, payloads [][]
 	if full != nil && a.jobEvents {
 		return received, full
 	}
-	if err := s.appendPages(a.number, received, payloads); err != nil {
+	more := bulk.Stored{Jobs: int64(len(payloads))}
+	for _, p := range payloads {
+		more.Bytes += int64(len(p))
+	}
+	if err := s.reserve(a, more); err != nil {
+		return received, err
+	}
+	if err := s.appendPages(a.number, received, a.bytes+more.Bytes, payloads); err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		a.line.tenant.stored = a.line.tenant.stored.Less(more)
 		return received, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	received += int64(len(payloads))
-	a.record.Received = received
+	received += more.Jobs
+	a.record.Received, a.bytes = received, a.bytes+more.Bytes
 	a.record.Pending = a.waiting()
 	s.changed(a)
 	return received, s.state
 }
 
-// appendPages stores payloads after the first `received` ones of an action. It holds only
-// the action's lock, so that uploads run concurrently.
-func (s *Store) appendPages(number uint64, received int64, payloads [][]byte) error {
+// storable returns a *bulk.QuotaError if a tenant may not have so much more stored. s.mu must be held.
+func (s *Store) storable(name string, more bulk.Stored) error {
+	var of tenant // one without actions and settings
+	if t := s.tenants[name]; t != nil {
+		of.settings, of.stored = t.settings, t.stored
+	}
+	return s.config.QuotaOf(&of.settings).Refuse(name, of.stored, more)
+}
+
+// reserve counts jobs that are about to be appended, unless they exceed the tenant's quota.
+func (s *Store) reserve(a *action, more bulk.Stored) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := a.line.tenant
+	if err := s.storable(t.name, more); err != nil {
+		return err
+	}
+	t.stored = t.stored.Add(more)
+	return nil
+}
+
+// appendPages stores payloads after the first `received` ones of an action, which has so many bytes of
+// payloads then. It holds only the action's lock, so that uploads run concurrently.
+func (s *Store) appendPages(number uint64, received, whole int64, payloads [][]byte) error {
 	batch := s.db.NewBatch()
+	_ = batch.Set(numberKey(keyLive, number), binary.AppendUvarint(nil, uint64(whole)), nil)
 	index, bytes := uint32(received), 0
 	splitPages(payloads, func(payloads [][]byte, size int) {
 		bytes += size

@@ -16,7 +16,7 @@ const (
 	keyMeta     = 'M' // name → value
 	keyAction   = 'a' // number → the action's record, JSON
 	keyID       = 'i' // id → number
-	keyLive     = 'l' // number → nothing: the action is unfinished
+	keyLive     = 'l' // number → the bytes of its payloads, nothing if there are none: the action is unfinished
 	keyPayloads = 'p' // number, first index → a page of payloads
 	keyLog      = 's' // number, page → the log of a page's jobs
 	keyOutcomes = 'o' // number, batch → a batch of outcomes

@@ -30,14 +30,20 @@ func (s *Store) load() error {
 		return err
 	}
 	var live []uint64
-	err := pebblekv.Scan(s.db, []byte{keyLive}, []byte{keyLive + 1}, func(key, _ []byte) (bool, error) {
-		live = append(live, binary.BigEndian.Uint64(key[1:]))
+	bytes := map[uint64]int64{}
+	err := pebblekv.Scan(s.db, []byte{keyLive}, []byte{keyLive + 1}, func(key, value []byte) (bool, error) {
+		number := binary.BigEndian.Uint64(key[1:])
+		live = append(live, number)
+		if len(value) > 0 {
+			r := pebblekv.Reader{Rest: value}
+			bytes[number] = int64(r.Uvarint())
+		}
 		return true, nil
 	})
 	if err != nil {
 		return err
 	}
-	wait, err := s.loadActions(live)
+	wait, err := s.loadActions(live, bytes)
 	if err != nil {
 		return err
 	}
@@ -50,11 +56,13 @@ type loader struct {
 	s              *Store
 	call           *call
 	logs, outcomes *pebblekv.Ascent
+	// bytes has the size of the payloads of the actions for which it is stored.
+	bytes map[uint64]int64
 }
 
 // loadActions loads unfinished actions. Wait waits until what it has changed is durable.
-func (s *Store) loadActions(numbers []uint64) (wait func() error, err error) {
-	l := loader{s: s, call: s.begin()}
+func (s *Store) loadActions(numbers []uint64, bytes map[uint64]int64) (wait func() error, err error) {
+	l := loader{s: s, call: s.begin(), bytes: bytes}
 	for kind, ascent := range map[byte]**pebblekv.Ascent{keyLog: &l.logs, keyOutcomes: &l.outcomes} {
 		if *ascent, err = pebblekv.NewAscent(s.db, []byte{kind}, []byte{kind + 1}); err != nil {
 			return nil, err
@@ -199,7 +207,13 @@ func (l *loader) action(number uint64, record *bulk.Action) (err error) {
 		return err
 	}
 	record.Counts = bulk.Counts{Received: received, Batches: batches}
-	a := s.enter(number, *record)
+	bytes, known := l.bytes[number]
+	if !known && received > 0 { // an earlier version has stored all of them
+		if bytes, err = s.payloadBytes(number); err != nil {
+			return err
+		}
+	}
+	a := s.enter(number, *record, bytes)
 	if err := l.jobs(a); err != nil {
 		return err
 	}
@@ -228,6 +242,16 @@ func (s *Store) received(number uint64) (received int64, err error) {
 		received = int64(binary.BigEndian.Uint32(iter.Key()[9:])) + pageJobs(value)
 	}
 	return received, iter.Close()
+}
+
+// payloadBytes adds up the sizes of an action's stored pages.
+func (s *Store) payloadBytes(number uint64) (bytes int64, err error) {
+	from, to := numberRange(keyPayloads, number)
+	err = pebblekv.Scan(s.db, from, to, func(_, value []byte) (bool, error) {
+		bytes += pageBytes(value)
+		return true, nil
+	})
+	return bytes, err
 }
 
 // batchesOf counts the batches of outcomes that were recorded for an action.

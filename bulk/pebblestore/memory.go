@@ -45,6 +45,8 @@ type action struct {
 	// upload is held while jobs are appended, and while the action is sealed or
 	// canceled.
 	upload sync.Mutex
+	// bytes is the size of the payloads. It is changed under both upload and Store.mu.
+	bytes int64
 
 	record  bulk.Action
 	spec    *bulk.Spec
@@ -100,6 +102,11 @@ const (
 // waiting counts the jobs that could be admitted.
 func (a *action) waiting() int64 { return a.record.Received - a.next + int64(a.returned.len()) }
 
+// stored is what the action adds to what its tenant has stored.
+func (a *action) stored() bulk.Stored {
+	return bulk.Stored{Actions: 1, Jobs: a.record.Received, Bytes: a.bytes}
+}
+
 // open reports whether the action's jobs may be admitted.
 func (a *action) open() bool { return a.record.Status == bulk.Running && !a.record.Paused }
 
@@ -154,6 +161,8 @@ type tenant struct {
 	keys  *keys.Keys
 	keyed map[bulk.JobKey]*keyed
 	aside int64
+	// stored counts what counts in the tenant's quota; appends that are under way are counted.
+	stored bulk.Stored
 }
 
 // jobType is a job type.

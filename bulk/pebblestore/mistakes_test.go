@@ -175,6 +175,18 @@ var mistakes = map[string]mistake{
 		}
 	}),
 	"reopen forgets starts": atReopen("restart model", func(s *Store) { s.shutUntil = time.Time{} }),
+	"quotas ignored": sets("quotas model", func(_ *faulty, c *bulk.SettingsChange) {
+		if c.Tenant != nil {
+			t := *c.Tenant
+			t.MaxActions, t.MaxJobs, t.MaxBytes = 0, 0, 0
+			c.Tenant = &t
+		}
+	}),
+	"reopen forgets what is stored": atReopen("quotas model", func(s *Store) {
+		for _, t := range s.tenants {
+			t.stored = bulk.Stored{}
+		}
+	}),
 
 	// Found rates.
 	"limits by key ignored": sets("model keys", func(_ *faulty, c *bulk.SettingsChange) {

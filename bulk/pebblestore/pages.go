@@ -44,6 +44,15 @@ func pageJobs(value []byte) int64 {
 	return int64(r.Uvarint())
 }
 
+// pageBytes returns the size of a page's payloads.
+func pageBytes(value []byte) (bytes int64) {
+	r := pebblekv.Reader{Rest: value}
+	for range min(r.Uvarint(), payloadPageJobs) {
+		bytes += int64(r.Uvarint())
+	}
+	return bytes
+}
+
 // splitPages cuts payloads into pages.
 func splitPages(payloads [][]byte, emit func(payloads [][]byte, size int)) {
 	from, size := 0, 0

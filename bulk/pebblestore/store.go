@@ -308,11 +308,12 @@ func (s *Store) limiterOf(tenant string, t *target) *limiter {
 	return l
 }
 
-// enter puts an unfinished action into memory.
-func (s *Store) enter(number uint64, record bulk.Action) *action {
+// enter puts an unfinished action into memory, which has so many bytes of payloads.
+func (s *Store) enter(number uint64, record bulk.Action, bytes int64) *action {
 	spec := record.Spec
 	a := &action{
 		number: number,
+		bytes:  bytes,
 		record: record,
 		spec:   &spec,
 		config: s.config.For(spec.Type),
@@ -332,6 +333,7 @@ func (s *Store) enter(number uint64, record bulk.Action) *action {
 	a.holding.users++
 	a.limiter.users++
 	a.target.users++
+	a.line.tenant.stored = a.line.tenant.stored.Add(a.stored())
 	s.actions[number], s.numbers[spec.ID] = a, number
 	s.changed(a)
 	s.tell(a)
@@ -347,6 +349,7 @@ func (s *Store) leave(a *action) {
 	if a.limiter.users--; a.limiter.users == 0 {
 		delete(s.limiters, [2]string{a.spec.Tenant, a.target.name})
 	}
+	a.line.tenant.stored = a.line.tenant.stored.Less(a.stored())
 	a.target.users--
 	if a.target.users == 0 && !s.limited(a.target) {
 		delete(s.targets, a.target.name)

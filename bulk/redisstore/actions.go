@@ -53,7 +53,11 @@ func (s *Store) claim(ctx context.Context, spec *bulk.Spec, text string) (action
 		return action, false, fmt.Errorf("redis: the id %q has the number %q", spec.ID, claim[0])
 	}
 	if claim[1] != "" {
-		if created, err = s.make(ctx, n, claim[1]); err != nil {
+		created, err = s.make(ctx, n, claim[1])
+		if _, refused := errors.AsType[*bulk.QuotaError](err); refused {
+			err = errors.Join(s.drop(ctx, spec.ID, n, false), err)
+		}
+		if err != nil {
 			return action, false, err
 		}
 	}
@@ -82,17 +86,28 @@ func (s *Store) make(ctx context.Context, n uint64, claimed string) (created boo
 	if err != nil {
 		return false, err
 	}
-	answer, err := onShard(ctx, s, createScript, s.shardOfNumber(n), asInts, strconv.FormatUint(n, 10), string(text), claimed)
+	answer, err := onShard(ctx, s, createScript, s.shardOfNumber(n), asTexts, strconv.FormatUint(n, 10), string(text), claimed, s.defaultQuota())
 	if err != nil {
 		return false, err
 	}
-	if answer[1] == 2 {
+	switch answer[0] {
+	case "full":
 		return false, s.outboxFull()
+	case "quota":
+		return false, quotaError(spec.Tenant, answer[1], answer[2])
 	}
 	// The claim is no longer needed. If deleting it fails, the next Create of the id finds
 	// the action.
 	_, _ = ask(ctx, s, s.db.B().Hdel().Key(s.hub+"claims").Field(spec.ID).Build(), asInt)
-	return answer[1] == 1, nil
+	return answer[0] == "done", nil
+}
+
+func quotaError(tenant, quota, value string) error {
+	most, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return fmt.Errorf("redis: the quota %s of tenant %q is %q", quota, tenant, value)
+	}
+	return &bulk.QuotaError{Tenant: tenant, Quota: quota, Most: most}
 }
 
 // lookup returns the number of an action by id.
@@ -181,8 +196,8 @@ func (s *Store) Append(ctx context.Context, id string, offset int64, payloads []
 }
 
 func (s *Store) appendPart(ctx context.Context, id string, n uint64, offset int64, payloads [][]byte) (received int64, err error) {
-	args := make([]string, 0, 3+len(payloads))
-	args = append(args, strconv.FormatUint(n, 10), number(offset), strconv.Itoa(MaxJobs))
+	args := make([]string, 0, 4+len(payloads))
+	args = append(args, strconv.FormatUint(n, 10), number(offset), strconv.Itoa(MaxJobs), s.defaultQuota())
 	for _, p := range payloads {
 		args = append(args, rueidis.BinaryString(p))
 	}
@@ -207,6 +222,14 @@ func (s *Store) appendPart(ctx context.Context, id string, n uint64, offset int6
 		return received, fmt.Errorf("%w: an action has at most %d jobs", bulk.ErrFull, MaxJobs)
 	case "full":
 		return received, s.outboxFull()
+	case "quota":
+		var texts [3]string // its name, its value and the tenant
+		for i := range texts {
+			if texts[i], err = parts[3+i].ToString(); err != nil {
+				return received, err
+			}
+		}
+		return received, quotaError(texts[2], texts[0], texts[1])
 	}
 	return received, &bulk.TransitionError{ID: id, From: bulk.Status(status), Received: received, Why: "jobs can be added only before it is sealed"}
 }

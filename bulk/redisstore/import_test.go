@@ -92,6 +92,7 @@ func checkImport(t *testing.T, rt *rapid.T, h *harness, seen map[string]int) {
 	}
 	b := &imported{t: rt, embedded: p.store, here: here, seen: seen, waited: time.Since(began) > 0}
 	b.compareActions()
+	b.compareStored()
 	b.compareResults()
 	b.compareJobs(image)
 	b.compareSettings()

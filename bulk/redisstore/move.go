@@ -157,6 +157,9 @@ func changeOf(st *stored, next bulk.Action, move bulk.Transition) change {
 		c.Guards["paused"], c.Effect = r.Paused, "resume"
 	case bulk.Cancel:
 		c.Effect, c.Landed = "cancel", &landed
+		if move.IfEmpty {
+			c.Guards["received"] = r.Received
+		}
 	case bulk.Drained:
 		c.Guards["finished"], c.Landed = r.Finished, &landed
 	case bulk.Aggregate:

@@ -149,6 +149,9 @@ func (s *Store) limitArgs(values *settings, revision int64, shard int) []string 
 			if len(t.Keys) > 0 {
 				args = append(args, "k", "k:"+name, s.keysText(&t))
 			}
+			if text := quotaText(&t); text != "" {
+				args = append(args, "s", "s:"+name, text)
+			}
 		}
 	}
 	for _, name := range values.limitedTargets() {
@@ -168,7 +171,7 @@ func (s *Store) changeArgs(values *settings, revision int64, shard int, p pendin
 		name := limitedBy(setting)
 		args = append(args, "l", name, s.limitText(values, name))
 		if t, set := values.tenants.get(tenant); is && set {
-			args = append(args, "w", tenant, fmt.Sprint(t.Weight), "k", "k:"+tenant, s.keysText(&t))
+			args = append(args, "w", tenant, fmt.Sprint(t.Weight), "k", "k:"+tenant, s.keysText(&t), "s", "s:"+tenant, quotaText(&t))
 		}
 	}
 	return args
@@ -190,6 +193,20 @@ func (s *Store) keysText(t *bulk.Tenant) string {
 	text, _ := json.Marshal(limits) // all can be encoded
 	return string(text)
 }
+
+// quotaText returns the quotas of a tenant, without those of the config, as shards keep them; "" if there
+// are none.
+func quotaText(t *bulk.Tenant) string {
+	if q := (bulk.Config{}).QuotaOf(t); q != (bulk.Stored{}) {
+		return storedText(q)
+	}
+	return ""
+}
+
+func storedText(q bulk.Stored) string { return fmt.Sprint(q.Actions, " ", q.Jobs, " ", q.Bytes) }
+
+// defaultQuota returns the quotas of the config for a script.
+func (s *Store) defaultQuota() string { return storedText(s.config.QuotaOf(&bulk.Tenant{})) }
 
 // limitText returns a limit as shards keep it; "" if nothing is limited.
 func (s *Store) limitText(values *settings, name string) string {

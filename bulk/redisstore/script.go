@@ -24,8 +24,8 @@ func newScript(flags string, files ...string) rediskv.Script {
 
 // Scripts that add data are refused when the memory is full; accepted jobs continue.
 var (
-	createScript = newScript("", "base", "action", "ended", "create")
-	appendScript = newScript("", "base", "action", "ended", "append")
+	createScript = newScript("", "base", "action", "quota", "ended", "create")
+	appendScript = newScript("", "base", "action", "quota", "ended", "append")
 
 	readScript      = newScript(rediskv.ReadOnly, "base", "read")
 	moveScript      = newScript(rediskv.EvenFull, "base", "action", "keys", "ended", "move")

@@ -204,6 +204,9 @@ func (m *machine) finish() {
 	}
 	clear(m.model.limits)
 	clear(m.model.keys)
+	for _, tenant := range []string{"t1", "t2", "t3"} {
+		m.compareStored(tenant)
+	}
 	for _, id := range m.model.order {
 		a := m.model.actions[id]
 		if a.status == bulk.Created || a.takes {

@@ -41,7 +41,7 @@ var groups = []struct {
 	cases []testCase
 }{
 	{"upload", uploadCases}, {"transition", transitionCases}, {"actions", actionCases}, {"settings", settingsCases},
-	{"schedules", scheduleCases}, {"streams", streamCases},
+	{"schedules", scheduleCases}, {"streams", streamCases}, {"quotas", quotaCases},
 	{"admit", admitCases}, {"limits", limitCases}, {"keys", keyCases}, {"auto", autoCases}, {"lease", leaseCases}, {"retry", retryCases},
 	{"policies", policyCases}, {"restart", restartCases}, {"results", resultCases}, {"jobs", jobCases}, {"events", eventCases},
 	{"concurrent", concurrentCases}, {"abrupt", abruptCases},

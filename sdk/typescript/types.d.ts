@@ -791,6 +791,12 @@ export type Tenant = {
   concurrency?: number;
   /** Limits of the tenant's jobs that have one key, by the CEL expression that computes the key of a job from payload, type, target, key and tenant, such as payload.customer. At most 8. Default: none. */
   keys?: { [key: string]: KeyLimit };
+  /** The most unfinished actions, streams among them. Default 0: no bound. */
+  max_actions?: number;
+  /** The most bytes of payloads of unfinished actions. Default 0: no bound. */
+  max_bytes?: number;
+  /** The most jobs of unfinished actions, done jobs among them. Default 0: no bound. */
+  max_jobs?: number;
   /** How requests_per_second is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window. */
   pacing?: "window" | "smooth";
   /** Limits the attempts started for the tenant. Default 0: no limit of its own. */

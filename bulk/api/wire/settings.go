@@ -15,6 +15,10 @@ type Tenant struct {
 	Pacing            string  `json:"pacing,omitempty" enum:"window,smooth" doc:"How requests_per_second is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window."`
 
 	Keys map[string]KeyLimit `json:"keys,omitempty" doc:"Limits of the tenant's jobs that have one key, by the CEL expression that computes the key of a job from payload, type, target, key and tenant, such as payload.customer. At most 8. Default: none."`
+
+	MaxActions int64 `json:"max_actions,omitempty" minimum:"0" maximum:"1000000000000" doc:"The most unfinished actions, streams among them. Default 0: no bound."`
+	MaxJobs    int64 `json:"max_jobs,omitempty" minimum:"0" maximum:"1000000000000" doc:"The most jobs of unfinished actions, done jobs among them. Default 0: no bound."`
+	MaxBytes   int64 `json:"max_bytes,omitempty" minimum:"0" maximum:"100000000000000" doc:"The most bytes of payloads of unfinished actions. Default 0: no bound."`
 }
 
 // KeyLimit limits the jobs of a tenant that have one key, each key for itself.

@@ -15,7 +15,22 @@ local function kindOf(name)
 end
 
 local function tenantOf(name)
-  return get('t:' .. name) or put('t:' .. name, {taken = shard.virtual, window = 0, started = 0, quota = 0, of = -1, flight = 0, users = 0, lines = {}})
+  return get('t:' .. name) or put('t:' .. name, {taken = shard.virtual, window = 0, started = 0, quota = 0, of = -1, flight = 0, users = 0, jobs = 0, bytes = 0, lines = {}})
+end
+
+-- keep counts jobs and bytes of payloads in what a tenant has stored. It is not below 0, as instances of
+-- an earlier version do not count.
+local function keep(t, jobs, bytes)
+  t.jobs = math.max(0, (t.jobs or 0) + jobs)
+  t.bytes = math.max(0, (t.bytes or 0) + bytes)
+end
+
+-- count counts all that an action has stored, unless it is counted. An action that an earlier version
+-- created is counted from its next upload on.
+local function count(a)
+  if a.counted == 1 then return end
+  a.counted = 1
+  keep(tenantOf(a.tenant), a.received, a.bytes)
 end
 
 local function lineOf(tenant, kind)
@@ -36,7 +51,9 @@ local function limiterOf(a) return 'm:' .. a.tenant .. '\n' .. a.target end
 -- enter records that an action is live; retire reverses that.
 local function enter(a)
   local t = tenantOf(a.tenant)
+  if t.users <= 0 then t.jobs, t.bytes = 0, 0 end
   t.users = t.users + 1
+  count(a)
   lineOf(t, a.type).users = lineOf(t, a.type).users + 1
   kindOf(a.type).users = kindOf(a.type).users + 1
   local g = targetOf(a.target)
@@ -56,6 +73,7 @@ end
 local function retire(number, a)
   local t, g, k = tenantOf(a.tenant), targetOf(a.target), kindOf(a.type)
   t.users, g.users, k.users = t.users - 1, g.users - 1, k.users - 1
+  if a.counted == 1 then keep(t, -a.received, -a.bytes) end
   local l = lineOf(t, a.type)
   l.users = l.users - 1
   if l.users <= 0 then t.lines[a.type] = nil end

@@ -4,7 +4,7 @@
 --
 -- ARGV[3] the revision   ARGV[4] "" if these are all settings, else the revisions that lack no
 -- other settings, with spaces around each
--- ARGV[5] and on: kind, name and value: l (a limit; "" is none), w (a weight) or k (limits by key)
+-- ARGV[5] and on: kind, name and value: l (a limit; "" is none), w (a weight), k (limits by key) or s (quotas)
 -- Returns 1 and, for limits that shards share, what has started: name, window, attempts in it,
 -- jobs in flight and the version of slots. Returns nothing if the shard lacks other settings.
 local own = call('HGET', P .. 'limits', 'revision')

@@ -114,6 +114,8 @@ type server interface {
 	// DeadLetters returns one page, which may be empty and have a next.
 	DeadLetters(ctx context.Context, filter client.DeadLetterFilter) (wire.DeadLetters, error)
 	Replay(ctx context.Context, replay wire.Replay) (wire.Action, error)
+	Tenant(ctx context.Context, name string) (wire.Tenant, error)
+	SetTenant(ctx context.Context, name string, tenant wire.Tenant) (wire.Tenant, error)
 	Target(ctx context.Context, name string) (wire.TargetLimits, error)
 	SetTarget(ctx context.Context, name string, limits wire.TargetLimits) (wire.TargetLimits, error)
 	scheduleServer
@@ -164,7 +166,7 @@ func newServerCommands(connect connector) []*cobra.Command {
 		newTransitionCommand(connect, "pause", "Admit no further job of an action until it is resumed", server.Pause),
 		newTransitionCommand(connect, "resume", "Go on with a paused action", server.Resume),
 		newTransitionCommand(connect, "cancel", "Start no further job of an action, and tell those in flight to end", server.Cancel),
-		newFailuresCommand(connect), newReplayCommand(connect), newTargetCommand(connect), newScheduleCommand(connect),
+		newFailuresCommand(connect), newReplayCommand(connect), newTenantCommand(connect), newTargetCommand(connect), newScheduleCommand(connect),
 	}
 }
 

@@ -26,6 +26,22 @@ type fakeServer struct {
 	appends    atomic.Int64
 	// targets are the limits that were set. The found rate of every target is 41.5.
 	targets map[string]wire.TargetLimits
+	// tenants are the settings that were set.
+	tenants map[string]wire.Tenant
+}
+
+func (f *fakeServer) Tenant(_ context.Context, name string) (wire.Tenant, error) {
+	tenant := f.tenants[name]
+	tenant.Weight = cmp.Or(tenant.Weight, 1)
+	return tenant, nil
+}
+
+func (f *fakeServer) SetTenant(ctx context.Context, name string, tenant wire.Tenant) (wire.Tenant, error) {
+	if f.tenants == nil {
+		f.tenants = map[string]wire.Tenant{}
+	}
+	f.tenants[name] = tenant
+	return f.Tenant(ctx, name)
 }
 
 func (f *fakeServer) Target(_ context.Context, name string) (wire.TargetLimits, error) {

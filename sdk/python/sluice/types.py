@@ -841,6 +841,12 @@ class Tenant(TypedDict):
     concurrency: NotRequired[int]
     # Limits of the tenant's jobs that have one key, by the CEL expression that computes the key of a job from payload, type, target, key and tenant, such as payload.customer. At most 8. Default: none.
     keys: NotRequired[dict[str, KeyLimit]]
+    # The most unfinished actions, streams among them. Default 0: no bound.
+    max_actions: NotRequired[int]
+    # The most bytes of payloads of unfinished actions. Default 0: no bound.
+    max_bytes: NotRequired[int]
+    # The most jobs of unfinished actions, done jobs among them. Default 0: no bound.
+    max_jobs: NotRequired[int]
     # How requests_per_second is spread: within each window at any time, or evenly, so that any span of a second holds at most the rate. Default window.
     pacing: NotRequired[Literal["window", "smooth"]]
     # Limits the attempts started for the tenant. Default 0: no limit of its own.

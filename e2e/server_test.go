@@ -30,6 +30,10 @@ var (
 func long() bool { return os.Getenv("SLUICE_LONG") != "" }
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(rushVariable); text != "" {
+		runRush(text)
+		return
+	}
 	dir, err := os.MkdirTemp("", "sluice-e2e")
 	if err != nil {
 		panic(err)
@@ -60,8 +64,10 @@ type server struct {
 	env     []string // in addition to the test's environment
 	// files is how many files the process may open; 0: as many as the test.
 	files int
-	cmd   *exec.Cmd
-	log   bytes.Buffer
+	// prefix runs before the command, such as taskset.
+	prefix []string
+	cmd    *exec.Cmd
+	log    bytes.Buffer
 }
 
 func newServer(t *testing.T, args ...string) *server {
@@ -139,6 +145,7 @@ func (s *server) launch() {
 	if s.files > 0 {
 		command = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, s.files), "sh"}, command...)
 	}
+	command = append(s.prefix, command...)
 	s.cmd = exec.Command(command[0], command[1:]...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -79,25 +80,26 @@ func runRush(text string) {
 		for {
 			taken, refused, answer, err := r.one(conn, input, counts.number.Add(1))
 			switch {
-			case err != nil:
-				return err
 			case taken:
 				counts.taken.Add(1)
 			case refused:
 				counts.refused.Add(1)
-			default:
+			case answer != "":
 				counts.wrong.Add(1)
 				example.Store(answer)
+			}
+			if err != nil {
+				return err
 			}
 		}
 	}
 	for range r.Clients {
 		go func() {
 			for {
-				if client() != nil {
+				if err := client(); !errors.Is(err, errLastAnswer) {
 					counts.broken.Add(1)
+					time.Sleep(100 * time.Millisecond)
 				}
-				time.Sleep(100 * time.Millisecond)
 			}
 		}()
 	}
@@ -126,13 +128,16 @@ func (r *rush) one(conn net.Conn, input *bufio.Reader, n int64) (taken, refused 
 	busy := response.StatusCode == http.StatusServiceUnavailable || response.StatusCode == http.StatusTooManyRequests
 	refused = busy && response.Header.Get("Retry-After") != ""
 	if response.Close && err == nil {
-		err = io.EOF
+		err = errLastAnswer
 	}
 	if !(response.StatusCode < 300 || refused) {
 		answer = response.Status + " " + string(text)
 	}
 	return response.StatusCode < 300, refused, answer, err
 }
+
+// errLastAnswer ends a connection on which the server answers no more.
+var errLastAnswer = errors.New("the last answer of the connection")
 
 // rushBatch is the request of a rush of producers, made once.
 var rushBatch = sync.OnceValue(func() func(size int) []byte {

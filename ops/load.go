@@ -22,7 +22,9 @@ const (
 	loadPatience = time.Second
 	// refusalsPerProcessor is how many refused requests each processor answers in a second, so that clients who come
 	// again at once cannot use it up. While more wait for their turn than that, they wait longer.
-	refusalsPerProcessor = 1000
+	refusalsPerProcessor = 500
+	// clientTime is how long a request keeps its turn while it waits for its client.
+	clientTime = 50 * time.Millisecond
 	// loadRetry is when those who were refused are asked to come again.
 	loadRetry = 2 * time.Second
 	// smallBody is a body that needs no memory of the Load; bodyCost is how often a longer one is in memory while it
@@ -113,6 +115,9 @@ func (s *share) take(ctx context.Context, n int64) bool {
 	for !s.takeFree(n) {
 		select {
 		case <-s.freed:
+			// Go runs what the present goroutine has woken before what the network has. Requests that wake one another
+			// would keep all others, those that were accepted too, from running.
+			runtime.Gosched()
 		case <-timeout.C:
 			return false
 		case <-ctx.Done():
@@ -164,14 +169,17 @@ func (t *taken) give() {
 	}
 }
 
-// awaitClient calls f, which may wait for the client. In the meantime the request takes no turn of others.
+// awaitClient calls f, which may wait for the client. One that takes clientTime takes no turn of others. Most do not
+// wait at all, and to pass the turn on with each piece would begin a request for each.
 func (a *reply) awaitClient(f func()) {
 	turns := a.turn.of
 	if turns == nil {
 		f()
 		return
 	}
-	turns.give(1)
-	defer turns.used.Add(1) // it has begun, and does not wait again
+	slow := time.AfterFunc(clientTime, func() { turns.give(1) })
 	f()
+	if !slow.Stop() {
+		turns.used.Add(1) // it has begun, and does not wait again
+	}
 }

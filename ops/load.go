@@ -16,8 +16,9 @@ import (
 // The bounds of a Load.
 const (
 	// newPerProcessor is how many requests that bring new work are in progress for each processor: they wait for the
-	// disk together, so that it is many. readsPerProcessor are those that read: they need the processor alone.
-	newPerProcessor, readsPerProcessor = 64, 8
+	// disk together, so that it is many. joinsPerProcessor are those of newcomers at gates, which need the processor more, as
+	// they are answered with a page. readsPerProcessor are those that read: they need the processor alone.
+	newPerProcessor, joinsPerProcessor, readsPerProcessor = 64, 16, 2
 	// loadPatience is how long a request waits for its turn, if few wait.
 	loadPatience = time.Second
 	// refusalsPerProcessor is how many refused requests each processor answers in a second, so that clients who come
@@ -25,6 +26,10 @@ const (
 	refusalsPerProcessor = 500
 	// clientTime is how long a request keeps its turn while it waits for its client.
 	clientTime = 50 * time.Millisecond
+	// wakeTime is how long a request sleeps after it was woken. Go runs what the present goroutine has woken before what
+	// the network has: requests that woke one another without a pause would keep all others, those that go on with
+	// accepted work too, from running.
+	wakeTime = 2 * time.Millisecond
 	// loadRetry is when those who were refused are asked to come again.
 	loadRetry = 2 * time.Second
 	// smallBody is a body that needs no memory of the Load; bodyCost is how often a longer one is in memory while it
@@ -38,7 +43,7 @@ const (
 // served as if there were no others. A request waits for its turn, and is refused before its body is read. It does not
 // count while it waits for its client: for the body, or until an answer is received.
 type Load struct {
-	fresh, reads, bodies share
+	fresh, joins, reads, bodies share
 	refused              *prometheus.CounterVec
 }
 
@@ -46,10 +51,10 @@ type Load struct {
 func NewLoad(bodyMemory int64) *Load {
 	processors := int64(runtime.GOMAXPROCS(0))
 	return &Load{
-		fresh: newShare(newPerProcessor * processors), reads: newShare(readsPerProcessor * processors), bodies: newShare(max(bodyMemory, leastBodyMemory)),
+		fresh: newShare(newPerProcessor * processors), joins: newShare(joinsPerProcessor * processors), reads: newShare(readsPerProcessor * processors), bodies: newShare(max(bodyMemory, leastBodyMemory)),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edge_requests_refused_total",
-			Help: "Requests that were refused because others were in progress, by what was used up: new (requests that bring new work), reads, or bodies (the memory for long ones).",
+			Help: "Requests that were refused because others were in progress, by what was used up: new (requests that bring new work), joins (newcomers at a gate), reads, or bodies (the memory for long ones).",
 		}, []string{"bound"}),
 	}
 }
@@ -81,11 +86,11 @@ func (l *Load) refuse(bound, why string) *edge.Error {
 
 // Join waits until a newcomer at a gate may join, and reports whether that is so; leave ends it.
 func (l *Load) Join(ctx context.Context) (leave func(), joins bool) {
-	if !l.fresh.take(ctx, 1) {
-		l.refused.WithLabelValues("new").Inc()
+	if !l.joins.take(ctx, 1) {
+		l.refused.WithLabelValues("joins").Inc()
 		return nil, false
 	}
-	return func() { l.fresh.give(1) }, true
+	return func() { l.joins.give(1) }, true
 }
 
 // Describe implements prometheus.Collector.
@@ -105,26 +110,29 @@ func newShare(most int64) share { return share{most: most, freed: make(chan stru
 
 // take waits until n is free, and reports whether it has taken it. It gives up in time.
 func (s *share) take(ctx context.Context, n int64) bool {
-	if s.takeFree(n) {
+	if s.waiting.Load() == 0 && s.takeFree(n) {
 		return true
 	}
 	waiting := s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	timeout := time.NewTimer(max(loadPatience, time.Duration(waiting)*time.Second/time.Duration(refusalsPerProcessor*runtime.GOMAXPROCS(0))))
 	defer timeout.Stop()
-	for !s.takeFree(n) {
+	if waiting == 1 && s.takeFree(n) { // it was given back in the meantime, and nobody was woken
+		return true
+	}
+	for {
 		select {
 		case <-s.freed:
-			// Go runs what the present goroutine has woken before what the network has. Requests that wake one another
-			// would keep all others, those that were accepted too, from running.
-			runtime.Gosched()
+			time.Sleep(wakeTime)
+			if s.takeFree(n) {
+				return true
+			}
 		case <-timeout.C:
 			return false
 		case <-ctx.Done():
 			return false
 		}
 	}
-	return true
 }
 
 func (s *share) takeFree(n int64) bool {

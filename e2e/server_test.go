@@ -64,10 +64,8 @@ type server struct {
 	env     []string // in addition to the test's environment
 	// files is how many files the process may open; 0: as many as the test.
 	files int
-	// prefix runs before the command, such as taskset.
-	prefix []string
-	cmd    *exec.Cmd
-	log    bytes.Buffer
+	cmd   *exec.Cmd
+	log   bytes.Buffer
 }
 
 func newServer(t *testing.T, args ...string) *server {
@@ -145,7 +143,6 @@ func (s *server) launch() {
 	if s.files > 0 {
 		command = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d && exec "$@"`, s.files), "sh"}, command...)
 	}
-	command = append(s.prefix, command...)
 	s.cmd = exec.Command(command[0], command[1:]...)
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log

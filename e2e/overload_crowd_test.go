@@ -11,14 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/sluice-project/sluice/topic"
 )
 
 // rushVariable has the rush that a copy of the test's program makes, as JSON. A process of its own leaves the
@@ -42,7 +37,7 @@ type rushCounts struct {
 	Example string
 }
 
-// rushRequests makes the request of each edge that speaks HTTP, by the number of the request.
+// rushRequests makes the request of each edge, by the number of the request.
 var rushRequests = map[string]func(r *rush, n int64) string{
 	"enqueue": func(r *rush, n int64) string {
 		return posted("/v1/jobs", fmt.Sprintf(`{"tenant":"rush","type":"rush","payload":{"n":%d,"fill":%q}}`, n, strings.Repeat("x", r.Body)))
@@ -108,9 +103,6 @@ func runRush(text string) {
 
 // one sends a request and reads its answer.
 func (r *rush) one(conn net.Conn, input *bufio.Reader, n int64) (taken, refused bool, answer string, err error) {
-	if r.Edge == "produce" {
-		return r.produce(conn, input)
-	}
 	if _, err = io.WriteString(conn, rushRequests[r.Edge](r, n)); err != nil {
 		return false, false, "", err
 	}
@@ -135,52 +127,6 @@ func (r *rush) one(conn net.Conn, input *bufio.Reader, n int64) (taken, refused 
 
 // errLastAnswer ends a connection on which the server answers no more.
 var errLastAnswer = errors.New("the last answer of the connection")
-
-// rushBatch is the request of a rush of producers, made once.
-var rushBatch = sync.OnceValue(func() func(size int) []byte {
-	var mu sync.Mutex
-	var made []byte
-	return func(size int) []byte {
-		mu.Lock()
-		defer mu.Unlock()
-		if made == nil {
-			batch, err := topic.NewBatch([]topic.Record{{Value: make([]byte, size)}}, topic.BatchOptions{})
-			if err != nil {
-				panic(err)
-			}
-			request := kmsg.NewPtrProduceRequest()
-			request.Version, request.Acks, request.TimeoutMillis = 7, -1, 60_000
-			partition := kmsg.NewProduceRequestTopicPartition()
-			partition.Records = batch
-			request.Topics = []kmsg.ProduceRequestTopic{{Topic: "rush", Partitions: []kmsg.ProduceRequestTopicPartition{partition}}}
-			made = kmsg.NewRequestFormatter().AppendRequest(nil, request, 1)
-		}
-		return made
-	}
-})
-
-func (r *rush) produce(conn net.Conn, input *bufio.Reader) (taken, refused bool, answer string, err error) {
-	if _, err = conn.Write(rushBatch()(r.Body)); err != nil {
-		return false, false, "", err
-	}
-	size := make([]byte, 4)
-	if _, err = io.ReadFull(input, size); err != nil {
-		return false, false, "", err
-	}
-	body := make([]byte, int(size[0])<<24|int(size[1])<<16|int(size[2])<<8|int(size[3]))
-	if _, err = io.ReadFull(input, body); err != nil {
-		return false, false, "", err
-	}
-	response := kmsg.NewPtrProduceResponse()
-	response.Version = 7
-	if err = response.ReadFrom(body[4:]); err != nil {
-		return false, false, "", err
-	}
-	if code := response.Topics[0].Partitions[0].ErrorCode; code != 0 {
-		return false, false, fmt.Sprint("error code ", code), nil
-	}
-	return true, false, "", nil
-}
 
 // running is a rush in progress.
 type running struct {

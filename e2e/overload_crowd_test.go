@@ -110,6 +110,7 @@ func (r *rush) one(conn net.Conn, input *bufio.Reader, n int64) (taken, refused 
 	if err != nil {
 		return false, false, "", err
 	}
+	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, 300))
 	if err == nil {
 		_, err = io.Copy(io.Discard, response.Body)

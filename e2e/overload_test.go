@@ -138,8 +138,8 @@ func share(beside, alone map[string]int64) float64 {
 // overloadBudget is the memory that the server is meant to use.
 const overloadBudget = 512 << 20
 
-// Hundreds of clients who heed no Retry-After ask for much more over HTTP, at one edge, than the server can do. What it accepted
-// before goes on, its memory stays within the budget, and whoever is refused is told when to come again. With
+// Hundreds of clients who heed no Retry-After ask for much more over HTTP, at one edge, than the server can do. Work that
+// was accepted before goes on, memory stays within the budget, and refusals name a time to come again. With
 // SLUICE_LONG they are 2,000; the test logs the pace.
 func TestOverload(t *testing.T) {
 	clients, window := 500, 2*time.Second

@@ -44,7 +44,7 @@ const (
 // count while it waits for its client: for the body, or until an answer is received.
 type Load struct {
 	fresh, joins, reads, bodies share
-	refused              *prometheus.CounterVec
+	refused                     *prometheus.CounterVec
 }
 
 // NewLoad returns a load whose long bodies take at most that much memory, in bytes, which are at least 16 MiB.

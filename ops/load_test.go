@@ -80,6 +80,7 @@ func status(t *testing.T, from *bufio.Reader) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer answer.Body.Close()
 	text, _ := io.ReadAll(answer.Body)
 	if answer.StatusCode == http.StatusServiceUnavailable && (answer.Header.Get("Retry-After") == "" || !strings.Contains(string(text), `"busy"`)) {
 		t.Errorf("the refusal %s has Retry-After %q", text, answer.Header.Get("Retry-After"))

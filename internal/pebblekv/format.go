@@ -58,14 +58,19 @@ func Open(dir string, logger *slog.Logger, options pebble.Options) (*pebble.DB, 
 	options.FS = cmp.Or(options.FS, vfs.Default)
 	if !options.ReadOnly {
 		if err := prepareLog(dir, options); err != nil {
-			return nil, err
+			return nil, inUse(err)
 		}
 	}
 	db, err := pebble.Open(dir, &options)
+	return db, inUse(err)
+}
+
+// inUse returns ErrInUse for the error of opening a database that another process has open, and other errors as they are.
+func inUse(err error) error {
 	if errors.Is(err, syscall.EAGAIN) {
-		err = ErrInUse
+		return ErrInUse
 	}
-	return db, err
+	return err
 }
 
 // prepareLog checks the newest log of a database, and makes a database that is new: Pebble begins its first log before it has
@@ -76,7 +81,7 @@ func prepareLog(dir string, options pebble.Options) error {
 	}
 	db, err := pebble.Open(dir, &options)
 	if err != nil {
-		return nil // opening it again says what is wrong
+		return err
 	}
 	return db.Close()
 }

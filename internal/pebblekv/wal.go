@@ -32,7 +32,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func checkLastLog(fs vfs.FS, dir string) error {
 	logs, err := wal.Scan(wal.Dir{FS: fs, Dirname: dir})
 	if err != nil || len(logs) == 0 {
-		return nil // a new database; or opening it says what is wrong
+		return err
 	}
 	last := logs[len(logs)-1]
 	fs, path := last.SegmentLocation(last.NumSegments() - 1)

@@ -34,6 +34,8 @@ type Config struct {
 	Pprof bool
 	// DiskReserve is the free space, in bytes, below which nothing new is accepted.
 	DiskReserve int64
+	// MemoryBudget is how many bytes of memory the process is meant to use; 0: see ops.SetMemoryBudget.
+	MemoryBudget int64
 	// State is where the state of rooms and of bulk is.
 	State State
 	// BulkShards is the number of shards of bulk in a shared state; 0: the number that

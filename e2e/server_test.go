@@ -31,6 +31,10 @@ var (
 func long() bool { return os.Getenv("SLUICE_LONG") != "" }
 
 func TestMain(m *testing.M) {
+	if text := os.Getenv(rushVariable); text != "" {
+		runRush(text)
+		return
+	}
 	dir, err := os.MkdirTemp("", "sluice-e2e")
 	if err != nil {
 		panic(err)

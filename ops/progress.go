@@ -36,6 +36,7 @@ type body struct {
 	io.ReadCloser
 	control *http.ResponseController
 	request *http.Request
+	reply   *reply
 
 	mu    sync.Mutex // a proxy reads in one goroutine and answers in another
 	left  time.Duration
@@ -50,10 +51,14 @@ func (b *body) Read(p []byte) (int, error) {
 	b.began = true
 	b.deadline(began.Add(b.left))
 	b.mu.Unlock()
-	n, err := b.ReadCloser.Read(p)
+	n, err := 0, error(nil)
+	b.reply.awaitClient(func() { n, err = b.ReadCloser.Read(p) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.left = min(b.left-time.Since(began)+time.Duration(n)*time.Second/bodyRate, bodyGrace)
+	b.left -= time.Since(began)
+	if memory := b.reply.memory.of; memory == nil || memory.waiting.Load() == 0 { // others wait for bodyGrace at most
+		b.left = min(b.left+time.Duration(n)*time.Second/bodyRate, bodyGrace)
+	}
 	b.ended = b.ended || errors.Is(err, io.EOF)
 	if err == nil || b.ended {
 		b.deadline(time.Time{}) // HTTP/2 enforces it while nobody reads, and HTTP/1 after the end

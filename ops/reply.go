@@ -38,11 +38,13 @@ func (s *streams) wrap(next http.Handler) http.Handler {
 			// In a copy: the server decides by the type of its own request's body whether the
 			// connection can be used again.
 			r = r.WithContext(r.Context())
-			a.body = &body{ReadCloser: r.Body, control: http.NewResponseController(w), request: r, left: bodyGrace}
+			a.body = &body{ReadCloser: r.Body, control: http.NewResponseController(w), request: r, left: bodyGrace, reply: a}
 			r.Body = a.body
 		}
 		defer s.remove(a)
 		defer a.record()
+		defer a.memory.give()
+		defer a.turn.give()
 		next.ServeHTTP(a, r)
 		a.handled = true
 		a.end()
@@ -124,6 +126,8 @@ type reply struct {
 	stream  bool                 // the answer is an event stream
 	sender  *access.Principal    // nil: nobody asked who sent the request
 	shown   *tls.ConnectionState // the connection on which the client has shown a certificate; nil: none
+	// turn is that of a request which brings new work, or reads, and memory that for its body; see Load.
+	turn, memory taken
 	// multiplexed answers share a connection: a client may read others and not this one.
 	multiplexed bool
 }
@@ -182,7 +186,9 @@ func (a *reply) Write(p []byte) (written int, err error) {
 	a.begin()
 	for {
 		n := 0
-		a.patiently(func() { n, err = a.ResponseWriter.Write(p[written:min(written+pieceSize, len(p))]) })
+		a.patiently(func() {
+			a.awaitClient(func() { n, err = a.ResponseWriter.Write(p[written:min(written+pieceSize, len(p))]) })
+		})
 		written += n
 		if err != nil || written == len(p) {
 			return written, err

@@ -49,6 +49,9 @@ type Options struct {
 	// Connections bounds the connections, together with other listeners. Default nil: no
 	// bound.
 	Connections *connlimit.Limiter
+	// Load bounds the requests in progress that bring new work to the API, or read, together with other servers. Default nil:
+	// no bound. That of a public server is the one of the API.
+	Load *Load
 	// Hosts are the names that requests may ask for, besides addresses and localhost. "*"
 	// is any. Default: none.
 	Hosts []string
@@ -89,6 +92,9 @@ func NewServer(options Options) *Server {
 	s := newServer(options)
 	options = s.options
 	s.registry.MustRegister(s.guard.refused)
+	if options.Load != nil {
+		s.registry.MustRegister(options.Load)
+	}
 	s.Handle("GET /metrics", metricsHandler(s.registry, options.Logger))
 	s.Handle("GET /healthz", http.HandlerFunc(alive))
 	s.Handle("GET /readyz", &s.ready)
@@ -139,7 +145,11 @@ func (s *Server) Handle(pattern string, handler http.Handler) {
 // API is where parts register their operations. The first call mounts it.
 func (s *Server) API() *edge.API {
 	if s.api == nil {
-		s.api = edge.NewGuarded(s.guard)
+		var load edge.Load
+		if s.options.Load != nil {
+			load = s.options.Load
+		}
+		s.api = edge.NewGuarded(s.guard, load)
 		s.api.Mount(s.Handle)
 	}
 	return s.api

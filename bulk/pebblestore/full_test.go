@@ -147,17 +147,7 @@ func runAll(t *testing.T, s *pebblestore.Store, id string, jobs int) {
 			t.Fatal(err)
 		}
 	}
-	b, err := storetest.Backlog(ctx, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range b.Lines {
-		for _, w := range line.Waiting {
-			if _, err := s.Admit(ctx, []bulk.Grant{{Number: w.Number, Jobs: w.Jobs}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	admitAll(t, s)
 	leased, err := s.Lease(ctx, bulk.LeaseRequest{Types: []string{"call"}, Max: 1000, LeaseFor: time.Minute, Local: true})
 	if err != nil || len(leased) != jobs {
 		t.Fatalf("leased %d jobs, %v; want %d", len(leased), err, jobs)
@@ -172,5 +162,22 @@ func runAll(t *testing.T, s *pebblestore.Store, id string, jobs int) {
 	a, err := s.Action(ctx, id)
 	if err != nil || a.Succeeded != int64(jobs) {
 		t.Errorf("%d jobs succeeded, %v; want %d", a.Succeeded, err, jobs)
+	}
+}
+
+// admitAll makes all jobs that wait ready.
+func admitAll(t *testing.T, s *pebblestore.Store) {
+	t.Helper()
+	ctx := context.Background()
+	b, err := storetest.Backlog(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range b.Lines {
+		for _, w := range line.Waiting {
+			if _, err := s.Admit(ctx, []bulk.Grant{{Number: w.Number, Jobs: w.Jobs}}); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }

@@ -26,6 +26,7 @@ type API struct {
 	framework huma.API
 	routes    node
 	guard     Guard
+	load      Load // nil: none
 
 	mu        sync.Mutex
 	described []func(huma.API) // handlers of their own that the document lacks yet
@@ -40,7 +41,7 @@ type Guard interface {
 }
 
 // New returns an API without operations, which anybody may call. Parts register theirs before it serves.
-func New() *API { return NewGuarded(everybody{}) }
+func New() *API { return NewGuarded(everybody{}, nil) }
 
 type everybody struct{}
 
@@ -49,9 +50,10 @@ func (everybody) Admit(_ http.ResponseWriter, r *http.Request, _ string, _ acces
 	return r, nil
 }
 
-// NewGuarded is New with a guard of the operations that are not for the public.
-func NewGuarded(guard Guard) *API {
-	a := &API{guard: guard}
+// NewGuarded is New with a guard of the operations that are not for the public, and a bound on the load of all; nil:
+// there is no bound.
+func NewGuarded(guard Guard, load Load) *API {
+	a := &API{guard: guard, load: load}
 	a.framework = huma.NewAPI(a.config(), binding{a, nil})
 	return a
 }
@@ -87,13 +89,18 @@ type PartOptions struct {
 type Part struct {
 	api     *API
 	options PartOptions
+	turns   Turns // nil: requests begin at once
 	faults  faultLog
 }
 
 // Part returns a part of a name, which the log uses.
 func (a *API) Part(name string, options PartOptions) *Part {
 	options.MaxBody = cmp.Or(options.MaxBody, MaxBody)
-	return &Part{api: a, options: options, faults: faultLog{part: name, logger: options.Logger}}
+	p := &Part{api: a, options: options, faults: faultLog{part: name, logger: options.Logger}}
+	if a.load != nil {
+		p.turns = a.load.Part(name)
+	}
+	return p
 }
 
 // Register adds an operation whose input the framework decodes and validates.
@@ -208,6 +215,10 @@ func (r *resource) answer(found values, w http.ResponseWriter, request *http.Req
 			refusal.Write(w)
 			return
 		}
+	}
+	if refusal := e.begin(w, request); refusal != nil {
+		refusal.Write(w)
+		return
 	}
 	if e.run != nil {
 		e.exchange(r.names, found, w, request, public)

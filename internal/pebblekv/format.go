@@ -50,17 +50,40 @@ func Unmarshal(key, value []byte, into any) error {
 }
 
 // Open opens the database in a directory, with a logger for Pebble's messages. It returns
-// ErrInUse if another process has it open.
+// ErrInUse if another process has it open, and a *FileError with ErrLostWrites if its log has lost what was durable.
 func Open(dir string, logger *slog.Logger, options pebble.Options) (*pebble.DB, error) {
 	options.MemTableStopWritesThreshold = 4
 	options.FormatMajorVersion = pebble.FormatValueSeparation
 	options.Logger = Logger{cmp.Or(logger, slog.Default())}
 	options.FS = cmp.Or(options.FS, vfs.Default)
-	db, err := pebble.Open(dir, &options)
-	if errors.Is(err, syscall.EAGAIN) {
-		err = ErrInUse
+	if !options.ReadOnly {
+		if err := prepareLog(dir, options); err != nil {
+			return nil, inUse(err)
+		}
 	}
-	return db, err
+	db, err := pebble.Open(dir, &options)
+	return db, inUse(err)
+}
+
+// inUse returns ErrInUse for the error of opening a database that another process has open, and other errors as they are.
+func inUse(err error) error {
+	if errors.Is(err, syscall.EAGAIN) {
+		return ErrInUse
+	}
+	return err
+}
+
+// prepareLog checks the newest log of a database, and makes a database that is new: Pebble begins its first log before it has
+// the format in which records say what was synced.
+func prepareLog(dir string, options pebble.Options) error {
+	if Exists(options.FS, dir) {
+		return checkLastLog(options.FS, dir)
+	}
+	db, err := pebble.Open(dir, &options)
+	if err != nil {
+		return err
+	}
+	return db.Close()
 }
 
 // Format checks the format version that a key holds. It writes known into an empty

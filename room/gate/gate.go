@@ -79,6 +79,9 @@ type Options struct {
 	// ChallengeFailure is what happens to newcomers while the challenge's service cannot be
 	// reached. Default: the room's OnStoreFailure. See [WithBackup] too.
 	ChallengeFailure room.OnStoreFailure
+	// Join waits until a newcomer may join, and reports whether that is so; leave ends it. Others get a page that
+	// comes again. Default: all may.
+	Join func(ctx context.Context) (leave func(), joins bool)
 	// Metrics count what the gate does. Default: some that nobody reads.
 	Metrics *Metrics
 	// TracerProvider makes a span of each request, which goes on to the upstream. Default: none, and the upstream

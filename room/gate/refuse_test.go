@@ -115,3 +115,31 @@ func TestBreakingOffOpensNothing(t *testing.T) {
 		t.Errorf("%d requests went through", s.shop.requests)
 	}
 }
+
+// While too many others join, newcomers are told to come again and take no place; who has one is served.
+func TestNewcomersHaveTurns(t *testing.T) {
+	free, joining := false, 0
+	s := newStand(t, func(options *Options) {
+		options.Join = func(context.Context) (leave func(), joins bool) {
+			joining++
+			return func() { joining-- }, free
+		}
+	})
+	s.set(1, room.Waiting)
+	response := s.get("http://shop.test/", asPage)
+	expect(t, response, http.StatusServiceUnavailable, `data-kind="unavailable"`)
+	if response.Header.Get("Retry-After") != "5" || len(response.Cookies()) != 0 {
+		t.Errorf("the header is %v", response.Header)
+	}
+	expect(t, s.get("http://shop.test/", asProgram), http.StatusServiceUnavailable, `"code":"busy"`)
+	joining = 0
+	expect(t, s.get("http://shop.test/", asPage, ticket(1)), http.StatusOK, `data-kind="waiting"`)
+	if joining != 0 {
+		t.Error("a visitor in line waited for a turn to join")
+	}
+	free = true
+	expect(t, s.get("http://shop.test/", asProgram), http.StatusAccepted)
+	if joining != 0 {
+		t.Errorf("%d turns were not given back", joining)
+	}
+}

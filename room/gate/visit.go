@@ -261,6 +261,12 @@ func (v *visit) join() {
 		v.unavailable(err)
 		return
 	}
+	leave, joins := v.begin()
+	if !joins {
+		v.later(http.StatusServiceUnavailable, KindUnavailable, "busy", errBusy, busyAgain)
+		return
+	}
+	defer leave()
 	if !passed {
 		v.askToPass()
 		return
@@ -271,6 +277,19 @@ func (v *visit) join() {
 		return
 	}
 	v.showPlace(&answer)
+}
+
+// errBusy is what newcomers are told while too many others join. They come again after busyAgain or more.
+var errBusy = errors.New("too many visitors are joining: come again")
+
+const busyAgain = 5 * time.Second
+
+// begin waits until a newcomer may join.
+func (v *visit) begin() (leave func(), joins bool) {
+	if v.gate.options.Join == nil {
+		return func() {}, true
+	}
+	return v.gate.options.Join(v.r.Context())
 }
 
 // enter takes a place, which is that of the shop's customer if a token says so. A free slot is

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/input"
-	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/internal/renew"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
@@ -26,7 +25,7 @@ const maxTemplate = 1 << 20
 
 // openGate returns the public server in front of upstreams, as a part, which is empty if there is none. Its
 // metrics are those of the operators' server.
-func openGate(all *config.Config, of *rooms, server *ops.Server, connections *connlimit.Limiter, tracer trace.TracerProvider, log *slog.Logger) (*part, error) {
+func openGate(all *config.Config, of *rooms, server *ops.Server, bounds *bounds, tracer trace.TracerProvider, log *slog.Logger) (*part, error) {
 	settings, opened := &all.Gate, noPart()
 	if settings.HTTP == config.Off {
 		return opened, nil
@@ -39,7 +38,7 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 	}
 	options := gate.Options{
 		TrustedProxies: settings.TrustedProxies.Prefixes(), SecureCookies: settings.SecureCookies, Recheck: settings.Recheck, Languages: languages,
-		Metrics: metrics, TracerProvider: tracer, Logger: log,
+		Join: bounds.load.Join, Metrics: metrics, TracerProvider: tracer, Logger: log,
 	}
 	siteverify, err := openChallenge(settings, of.engine, &options)
 	if err != nil {
@@ -48,7 +47,7 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 	sites := &sites{
 		proxy: gate.ProxyOptions{
 			TrustedProxies: options.TrustedProxies, HeaderTimeout: settings.UpstreamTimeout, Meter: &gate.Meter{},
-			Metrics: metrics, Dial: connections.Dial(gate.Dialer), Logger: log,
+			Metrics: metrics, Dial: bounds.connections.Dial(gate.Dialer), Logger: log,
 		},
 	}
 	var guard *gate.Gate
@@ -72,7 +71,7 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, connections *co
 		}
 		return nil
 	}
-	front := ops.Options{Addr: settings.HTTP, Name: "gate", Hosts: []string{ops.AnyHost}, Connections: connections, Logger: log}
+	front := ops.Options{Addr: settings.HTTP, Name: "gate", Hosts: []string{ops.AnyHost}, Connections: bounds.connections, Logger: log}
 	if settings.TLSCert != "" {
 		if front.TLS, err = renew.ServerTLS(settings.TLSCert, settings.TLSKey, nil, log); err != nil {
 			return nil, fmt.Errorf("gate.tls_cert: %w", err)

@@ -84,7 +84,7 @@ func runGate(
 		return err
 	}
 	defer func() { err = errors.Join(err, accounts.close()) }()
-	connections, server := openServer(settings, accounts, secure, tail, log)
+	bounds, server := openServer(settings, accounts, secure, tail, log)
 	tracing, err := openTracing(ctx, settings, server, log)
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func runGate(
 		return err
 	}
 	defer func() { err = errors.Join(err, of.close()) }()
-	front, err := openGate(settings, of, server, connections, tracing.provider, log)
+	front, err := openGate(settings, of, server, bounds, tracing.provider, log)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func runGate(
 	if err != nil {
 		return err
 	}
-	services := slices.Concat(tracing.services, accounts.services, accounts.trail.services(), of.services, []lifecycle.Service{dashboard, server}, front.services, openPublic(settings, server, secure, connections, log),
+	services := slices.Concat(tracing.services, accounts.services, accounts.trail.services(), of.services, []lifecycle.Service{dashboard, server}, front.services, openPublic(settings, server, secure, bounds.connections, log),
 		[]lifecycle.Service{newSecrets(settings, load, log, accounts.secrets, of.secrets, front.secrets)})
 	log.Info("serving", "gate", settings.Gate.HTTP, "sites", len(settings.Gate.AllSites()), "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
 		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)

@@ -107,13 +107,13 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, accounts.close()) }()
-	connections, server := openServer(settings, accounts, secure, tail, log)
+	bounds, server := openServer(settings, accounts, secure, tail, log)
 	tracing, err := openTracing(ctx, settings, server, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(settings, stored, accounts, server, secure, connections, tracing.provider, log)
+	topics, err := openTopics(settings, stored, accounts, server, secure, bounds, tracing.provider, log)
 	if err != nil {
 		return err
 	}
@@ -132,12 +132,12 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	if err != nil {
 		return err
 	}
-	gate, err := openGate(settings, rooms, server, connections, tracing.provider, log)
+	gate, err := openGate(settings, rooms, server, bounds, tracing.provider, log)
 	if err != nil {
 		return err
 	}
 	// Services stop in reverse order: bulk and rooms publish to topics until they have stopped, and tracing sends the spans of all.
-	services := append(slices.Concat(tracing.services, accounts.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{dashboard, server}, openPublic(settings, server, secure, connections, log), gate.services),
+	services := append(slices.Concat(tracing.services, accounts.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{dashboard, server}, openPublic(settings, server, secure, bounds.connections, log), gate.services),
 		newSecrets(settings, load, log, accounts.secrets, bulk.secrets, rooms.secrets, gate.secrets))
 	grace := max(0, settings.Bulk.ShutdownGrace) + stopMargin
 	if topics.member != nil {
@@ -214,20 +214,28 @@ func openTLS(settings *config.Config, log *slog.Logger) (*security, error) {
 	return secure, nil
 }
 
-// openServer returns the server of operators, with what is about the process, and the bound on the connections of all
-// listeners.
-func openServer(settings *config.Config, accounts *accounts, secure *security, tail *bundle.Tail, log *slog.Logger) (*connlimit.Limiter, *ops.Server) {
+// bounds are what all listeners of the process share.
+type bounds struct {
+	connections *connlimit.Limiter
+	load        *ops.Load
+	memory      ops.MemoryBudget
+}
+
+// openServer returns the server of operators, with what is about the process, and the bounds of all listeners.
+func openServer(settings *config.Config, accounts *accounts, secure *security, tail *bundle.Tail, log *slog.Logger) (*bounds, *ops.Server) {
+	memory := ops.SetMemoryBudget(settings.MemoryBudget)
+	load := ops.NewLoad(memory.Share())
 	connections := connlimit.New(connlimit.Bounds{
 		Total: settings.Connections, PerClient: settings.ConnectionsPerClient,
 		Exempt: slices.Concat(settings.Room.TrustedProxies.Prefixes(), settings.Gate.TrustedProxies.Prefixes()),
 	}, log)
 	server := ops.NewServer(ops.Options{
-		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure.config, CheckCertificate: secure.check, Connections: connections, Pprof: settings.Pprof, Accounts: accounts.known, Audit: accounts.trail.Trail, Logger: log,
+		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure.config, CheckCertificate: secure.check, Connections: connections, Load: load, Pprof: settings.Pprof, Accounts: accounts.known, Audit: accounts.trail.Trail, Logger: log,
 	})
 	server.Registry().MustRegister(connections)
 	api.Register(server.API(), accounts.known, log)
 	bundle.Register(server.API(), bundle.Source{Settings: inForce(settings), Failing: server.Failing, Log: tail, Logger: log})
-	return connections, server
+	return &bounds{connections, load, memory}, server
 }
 
 // inForce returns the text of the settings in force, without secrets.

@@ -13,7 +13,6 @@ import (
 	bulkengine "github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/events"
-	"github.com/sluice-project/sluice/internal/connlimit"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 	roomengine "github.com/sluice-project/sluice/room/engine"
@@ -48,7 +47,7 @@ type topics struct {
 
 // openTopics opens the server for Kafka clients and the publishers of events, with the audit trail among the services. If
 // topics are off, they have no store.
-func openTopics(settings *config.Config, store topicStore, accounts *accounts, server *ops.Server, secure *security, connections *connlimit.Limiter, tracer trace.TracerProvider, log *slog.Logger) (*topics, error) {
+func openTopics(settings *config.Config, store topicStore, accounts *accounts, server *ops.Server, secure *security, bounds *bounds, tracer trace.TracerProvider, log *slog.Logger) (*topics, error) {
 	opened := &topics{part: *noPart()}
 	if store == nil {
 		opened.services = accounts.trail.services()
@@ -73,7 +72,9 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 	listeners := kafkaListeners(settings, secure)
 	first := listeners[0]
 	edge := kafka.NewServer(broker, kafka.Options{
-		Name: first.Name, Addr: first.Addr, Advertise: first.Advertise, TLS: first.TLS, Also: listeners[1:], Bound: connections.Listen, CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), TracerProvider: tracer, Logger: log,
+		Name: first.Name, Addr: first.Addr, Advertise: first.Advertise, TLS: first.TLS, Also: listeners[1:], Bound: bounds.connections.Listen,
+		MaxRequestBytes: int(min(100<<20, bounds.memory.Share()/2)), RequestMemory: bounds.memory.Share(), FetchMemory: bounds.memory.Share(),
+		CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), TracerProvider: tracer, Logger: log,
 	})
 	opened.services = append(append([]lifecycle.Service{storeHealth{store}, broker}, accounts.trail.services()...), edge)
 	var to events.Log = events.OwnLog{}

@@ -18,7 +18,7 @@ const (
 	// newPerProcessor is how many requests that bring new work are in progress for each processor: they wait for the
 	// disk together, so that it is many. joinsPerProcessor are those of newcomers at gates, which need the processor more, as
 	// they are answered with a page. readsPerProcessor are those that read: they need the processor alone.
-	newPerProcessor, joinsPerProcessor, readsPerProcessor = 64, 16, 2
+	newPerProcessor, joinsPerProcessor, readsPerProcessor = 64, 16, 4
 	// loadPatience is how long a request waits for its turn, if few wait.
 	loadPatience = time.Second
 	// refusalsPerProcessor is how many refused requests each processor answers in a second, so that clients who come
@@ -29,7 +29,7 @@ const (
 	// wakeTime is how long a request sleeps after it was woken. Go runs what the present goroutine has woken before what
 	// the network has: requests that woke one another without a pause would keep all others, those that go on with
 	// accepted work too, from running.
-	wakeTime = 2 * time.Millisecond
+	wakeTime = 500 * time.Microsecond
 	// loadRetry is when those who were refused are asked to come again.
 	loadRetry = 2 * time.Second
 	// smallBody is a body that needs no memory of the Load; bodyCost is how often a longer one is in memory while it

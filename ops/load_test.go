@@ -151,6 +151,22 @@ func TestBodiesThatAreAwaitedTakeNoTurn(t *testing.T) {
 	})
 }
 
+// Parts have turns of their own: where one answers nothing, others do.
+func TestAPartThatHangsHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	l := startLoaded(t, 1<<30)
+	edge.Handle[nothing, nothing](l.API().Part("other", edge.PartOptions{}), edge.Operation{ID: "list-rooms", Route: "GET /v1/rooms"},
+		func(e *edge.Exchange) error { return e.NoContent(nil) })
+	turns := int64(4 * runtime.GOMAXPROCS(0))
+	for range 2 * turns {
+		l.send(t, "GET /v1/actions", "", 0)
+	}
+	until.True(t, "all turns of the part are taken", func() bool { return l.began.Load() == turns })
+	if got := status(t, l.send(t, "GET /v1/rooms", "", 0)); got != http.StatusNoContent {
+		t.Errorf("another part answers %d, want 204", got)
+	}
+}
+
 // Long bodies have a budget: one that does not fit is refused before it is read, and short ones pass.
 func TestMemoryOfLongBodiesIsBounded(t *testing.T) {
 	t.Parallel()

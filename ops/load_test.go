@@ -152,7 +152,7 @@ func TestBodiesThatAreAwaitedTakeNoTurn(t *testing.T) {
 }
 
 // Parts have turns of their own: where one answers nothing, others do.
-func TestAPartThatHangsHoldsUpNoOther(t *testing.T) {
+func TestAPartThatHangsDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	l := startLoaded(t, 1<<30)
 	edge.Handle[nothing, nothing](l.API().Part("other", edge.PartOptions{}), edge.Operation{ID: "list-rooms", Route: "GET /v1/rooms"},

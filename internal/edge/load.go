@@ -2,7 +2,7 @@ package edge
 
 import "net/http"
 
-// Load has the turns of each part by itself, so that one whose store is slow holds up no other.
+// Load has the turns of each part by itself, so that one whose store is slow delays no other.
 type Load interface {
 	// Part returns the turns of a part.
 	Part(name string) Turns

@@ -18,7 +18,7 @@ const (
 	// newPerProcessor is how many requests that bring new work are in progress for each processor: they wait for the
 	// disk together, so that it is many. joinsPerProcessor are those of newcomers at gates, which need the processor more, as
 	// they are answered with a page. readsPerProcessor are those that read: they need the processor alone.
-	newPerProcessor, joinsPerProcessor, readsPerProcessor = 64, 16, 4
+	newPerProcessor, joinsPerProcessor, readsPerProcessor = 256, 16, 4
 	// loadPatience is how long a request waits for its turn, if few wait.
 	loadPatience = time.Second
 	// refusalsPerProcessor is how many refused requests each processor answers in a second, so that clients who come

@@ -54,9 +54,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 		return opened, nil
 	}
 	opened.files, _ = store.(*filestore.Store)
-	of := settings.Topic.Config()
-	of.Advertise = settings.Advertised()
-	broker, err := broker.New(store, of, broker.WithLogger(log), broker.WithTracerProvider(tracer))
+	broker, err := broker.New(store, brokerSettings(settings), broker.WithLogger(log), broker.WithTracerProvider(tracer))
 	if err != nil {
 		return nil, err
 	}
@@ -70,11 +68,10 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 		return nil, err
 	}
 	listeners := kafkaListeners(settings, secure)
-	first := listeners[0]
+	first, memory := listeners[0], bounds.memory.Share()
 	edge := kafka.NewServer(broker, kafka.Options{
-		Name: first.Name, Addr: first.Addr, Advertise: first.Advertise, TLS: first.TLS, Also: listeners[1:], Bound: bounds.connections.Listen,
-		MaxRequestBytes: int(min(100<<20, bounds.memory.Share()/2)), RequestMemory: bounds.memory.Share(), FetchMemory: bounds.memory.Share(),
-		CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), TracerProvider: tracer, Logger: log,
+		Name: first.Name, Addr: first.Addr, Advertise: first.Advertise, TLS: first.TLS, Also: listeners[1:],
+		Bound: bounds.connections.Listen, MaxRequestBytes: int(min(100<<20, memory/2)), RequestMemory: memory, FetchMemory: memory, CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), TracerProvider: tracer, Logger: log,
 	})
 	opened.services = append(append([]lifecycle.Service{storeHealth{store}, broker}, accounts.trail.services()...), edge)
 	var to events.Log = events.OwnLog{}
@@ -89,7 +86,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 		if clients != nil {
 			account = append(account, nodeLogin(secret))
 		}
-		leaders, err := events.NewClusterLog(of.Advertise, between, account...)
+		leaders, err := events.NewClusterLog(settings.Advertised(), between, account...)
 		if err != nil {
 			return nil, err
 		}
@@ -108,6 +105,13 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 	server.Registry().MustRegister(edge.Collector(), broker.Collector())
 	server.Ready("topic", func(context.Context) error { return broker.Err() })
 	return opened, nil
+}
+
+// brokerSettings returns the settings of the broker, with its addresses.
+func brokerSettings(settings *config.Config) topic.Config {
+	of := settings.Topic.Config()
+	of.Advertise = settings.Advertised()
+	return of
 }
 
 // kafkaListeners returns the listeners for Kafka clients. All with TLS have the same certificates.

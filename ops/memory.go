@@ -25,7 +25,9 @@ type MemoryBudget int64
 // keep allows, and not before there are 32 MiB of it. With 0 the budget is GOMEMLIMIT or, without it, three quarters of the memory of the machine or its
 // container.
 func SetMemoryBudget(bytes int64) MemoryBudget {
-	ballast = make([]byte, ballastSize)
+	if ballast == nil {
+		ballast = make([]byte, ballastSize)
+	}
 	if bytes == 0 {
 		if bytes = debug.SetMemoryLimit(-1); bytes != math.MaxInt64 {
 			return MemoryBudget(bytes)

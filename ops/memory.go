@@ -11,23 +11,13 @@ import (
 // unknownMemory is the budget where the memory of the machine is not known.
 const unknownMemory = 2 << 30
 
-// ballast counts as something that is kept, and takes no memory itself, as none of its pages is ever touched. Go collects
-// garbage when there is as much of it as of what is kept: where that is a few MiB, as beside a room on Redis, a busy server
-// would do little else. Garbage may take as much more as the ballast has. GOGC would double the memory of servers that keep much.
-var ballast []byte
-
-const ballastSize = 32 << 20
-
 // MemoryBudget is how much memory the process is meant to use, in bytes.
 type MemoryBudget int64
 
 // SetMemoryBudget makes Go collect garbage so that the process stays within a budget, as far as what it has to
-// keep allows, and not before there are 32 MiB of it. With 0 the budget is GOMEMLIMIT or, without it, three quarters of the memory of the machine or its
+// keep allows. With 0 the budget is GOMEMLIMIT or, without it, three quarters of the memory of the machine or its
 // container.
 func SetMemoryBudget(bytes int64) MemoryBudget {
-	if ballast == nil {
-		ballast = make([]byte, ballastSize)
-	}
 	if bytes == 0 {
 		if bytes = debug.SetMemoryLimit(-1); bytes != math.MaxInt64 {
 			return MemoryBudget(bytes)

@@ -35,7 +35,9 @@ func (s *Store) spreadSettings(ctx context.Context) error {
 	}
 	s.settings.put(load, values, n.revision, n.revision*int64(flag(n.pushed)))
 	s.settings.changed(n.values)
-	if n.pushed {
+	// Revision 0 is that of a hub that has lost everything, and with it the config's limit: shards that were told so
+	// would know no limit. They start nothing until it is set again.
+	if n.pushed || n.revision == 0 {
 		return nil
 	}
 	return s.push(ctx, &values, n.revision, n.pending)

@@ -315,3 +315,40 @@ func TestAShardWithoutSettings(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingStartsBetweenALossAndItsLimits checks that after a loss of everything nothing starts before the limit of the config
+// is there again, whatever instances load in the meantime.
+func TestNothingStartsBetweenALossAndItsLimits(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
+			clock := newClock()
+			config := bulk.Config{RequestsPerSecond: 5}.WithDefaults()
+			s := open(t, Options{URL: redistest.Start(t, redistest.Options{}).URL(), Shards: shards, Bulk: config})
+			s.now = clock.now
+			if err := s.db.Do(t.Context(), s.db.B().Flushall().Build()).Error(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.fix(t.Context(), shards); err != nil {
+				t.Fatal(err)
+			}
+			for _, base := range s.shards {
+				if err := s.setup(t.Context(), base); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := s.loadSettings(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 100)
+			if n, err := admit(t.Context(), s, 100); n != 0 || !errors.Is(err, bulk.ErrUnavailable) {
+				t.Errorf("%d jobs admitted, %v; want none before the limit is set again", n, err)
+			}
+			clock.advance(config.Window)
+			if n, err := admit(t.Context(), s, 100); n != 5 || err != nil {
+				t.Errorf("%d jobs admitted, %v; want 5", n, err)
+			}
+		})
+	}
+}

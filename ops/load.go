@@ -137,6 +137,7 @@ func (s *share) take(ctx context.Context, n int64) bool {
 		case <-s.freed:
 			time.Sleep(wakeTime)
 			if s.takeFree(n) {
+				s.wake()
 				return true
 			}
 		case <-timeout.C:
@@ -156,10 +157,15 @@ func (s *share) takeFree(n int64) bool {
 	return false
 }
 
-// give gives n back. Those who wait try again.
+// give gives n back. One who waits tries again and, if that leaves something free, wakes the next.
 func (s *share) give(n int64) {
 	s.used.Add(-n)
-	if s.waiting.Load() > 0 {
+	s.wake()
+}
+
+// wake wakes one of those who wait, if there is something for them.
+func (s *share) wake() {
+	if s.waiting.Load() > 0 && s.used.Load() < s.most {
 		select {
 		case s.freed <- struct{}{}:
 		default: // as many as that have been woken

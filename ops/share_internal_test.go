@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 )
 
-// What is given back at once goes to all who wait and fit, not to the first of them alone.
+// Turns that are given back together go to all requests that wait and fit, not to the first of them alone.
 func TestAllWhoFitAreServed(t *testing.T) {
 	for name, give := range map[string][]int64{"in one piece": {1000}, "in pieces": make([]int64, 1000)} {
 		t.Run(name, func(t *testing.T) {

@@ -185,6 +185,7 @@ var packages = map[string]rule{
 	"internal/manpages":          {imports: []string{"internal/cli"}},
 	"internal/termsvg":           {},
 	"internal/testkit/certtest":  {testOnly: true},
+	"internal/testkit/disktest":  {testOnly: true},
 	"internal/testkit/earlier":   {testOnly: true},
 	"internal/testkit/leaks":     {testOnly: true},
 	"internal/testkit/ports":     {testOnly: true},

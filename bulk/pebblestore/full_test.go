@@ -5,44 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
 	"github.com/sluice-project/sluice/bulk/storetest"
+	"github.com/sluice-project/sluice/internal/testkit/disktest"
 )
 
-// fullDisk is an in-memory disk that reports its free space, and on which writes fail when it
-// is full.
-type fullDisk struct {
-	vfs.FS
-	free atomic.Int64
-}
-
-func (d *fullDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: uint64(d.free.Load())}, nil
-}
-
-func newFullDisk(free int64) *fullDisk {
-	d := &fullDisk{}
-	d.free.Store(free)
-	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if d.free.Load() <= 0 && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpCreate) {
-			return syscall.ENOSPC
-		}
-		return nil
-	}))
-	return d
-}
-
-func (d *fullDisk) open(t *testing.T) *pebblestore.Store {
+func openFull(t *testing.T, d *disktest.Full) *pebblestore.Store {
 	t.Helper()
 	s, err := pebblestore.Open("data", pebblestore.Options{
 		FS: d, DiskReserve: 64 << 20, Logger: slog.New(slog.DiscardHandler),
@@ -67,8 +41,8 @@ func some(n int) [][]byte {
 func TestDiskDownToItsReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		d := newFullDisk(1 << 30)
-		s := d.open(t)
+		d := disktest.NewFull(1 << 30)
+		s := openFull(t, d)
 		for _, id := range []string{"first", "second"} {
 			if _, _, err := s.Create(ctx, bulk.Spec{ID: id, Tenant: "tenant", Type: "call"}); err != nil {
 				t.Fatal(err)
@@ -77,7 +51,7 @@ func TestDiskDownToItsReserve(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d.free.Store(64<<20 - 1)
+		d.Free.Store(64<<20 - 1)
 		time.Sleep(2 * time.Second) // the last check of the disk is too old
 
 		if received, err := s.Append(ctx, "second", 10, some(10)); !errors.Is(err, bulk.ErrFull) || received != 10 {
@@ -88,7 +62,7 @@ func TestDiskDownToItsReserve(t *testing.T) {
 		}
 		runAll(t, s, "first", 10)
 
-		d.free.Store(1 << 30)
+		d.Free.Store(1 << 30)
 		time.Sleep(2 * time.Second)
 		if received, err := s.Append(ctx, "second", 10, some(10)); err != nil || received != 20 {
 			t.Errorf("append with space again: %d, %v; want 20", received, err)
@@ -103,8 +77,8 @@ func TestDiskDownToItsReserve(t *testing.T) {
 // Opened again with space, it has all acknowledged data, and nothing twice.
 func TestDiskThatFailsWrites(t *testing.T) {
 	ctx := context.Background()
-	d := newFullDisk(1 << 30)
-	s := d.open(t)
+	d := disktest.NewFull(1 << 30)
+	s := openFull(t, d)
 	if _, _, err := s.Create(ctx, bulk.Spec{ID: "a", Tenant: "tenant", Type: "call"}); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +86,7 @@ func TestDiskThatFailsWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.free.Store(0)
+	d.Free.Store(0)
 	for range 3 {
 		if _, err := s.Append(ctx, "a", acknowledged, some(100)); !errors.Is(err, bulk.ErrBroken) {
 			t.Fatalf("append when writes fail: %v, want ErrBroken", err)
@@ -123,8 +97,8 @@ func TestDiskThatFailsWrites(t *testing.T) {
 	}
 	_ = s.Close() // it cannot write the rest
 
-	d.free.Store(1 << 30)
-	s = d.open(t)
+	d.Free.Store(1 << 30)
+	s = openFull(t, d)
 	a, err := s.Action(ctx, "a")
 	if err != nil {
 		t.Fatal(err)

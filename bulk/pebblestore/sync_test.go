@@ -3,40 +3,21 @@ package pebblestore_test
 import (
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/pebblestore"
+	"github.com/sluice-project/sluice/internal/testkit/disktest"
 )
 
-// syncDisk is a disk in memory that calls a function, if there is one, before it syncs.
-type syncDisk struct {
-	vfs.FS
-	memory *vfs.MemFS
-	before atomic.Pointer[func() error]
-}
-
-func newSyncDisk(memory *vfs.MemFS) *syncDisk {
-	d := &syncDisk{memory: memory}
-	d.FS = errorfs.Wrap(memory, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if before := d.before.Load(); before != nil && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo) {
-			return (*before)()
-		}
-		return nil
-	}))
-	return d
-}
-
-func (d *syncDisk) open(t *testing.T) *pebblestore.Store {
+func openOn(t *testing.T, fs vfs.FS) *pebblestore.Store {
 	t.Helper()
-	s, err := pebblestore.Open("data", pebblestore.Options{FS: d, Logger: slog.New(slog.DiscardHandler)})
+	s, err := pebblestore.Open("data", pebblestore.Options{FS: fs, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +29,9 @@ func (d *syncDisk) open(t *testing.T) *pebblestore.Store {
 func TestSyncThatFails(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	d := newSyncDisk(vfs.NewCrashableMem())
-	s := d.open(t)
+	memory := vfs.NewCrashableMem()
+	d := disktest.NewSyncing(memory)
+	s := openOn(t, d)
 	if _, _, err := s.Create(ctx, bulk.Spec{ID: "a", Tenant: "tenant", Type: "call"}); err != nil {
 		t.Fatal(err)
 	}
@@ -57,19 +39,18 @@ func TestSyncThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fail := func() error { return syscall.EIO }
-	d.before.Store(&fail)
+	d.Before(func() error { return syscall.EIO })
 	if _, err := s.Append(ctx, "a", acknowledged, some(100)); !errors.Is(err, bulk.ErrBroken) {
 		t.Errorf("append when syncs fail: %v, want ErrBroken", err)
 	}
-	d.before.Store(nil) // the next sync would succeed, and says nothing about the data before
+	d.Before(nil) // the next sync would succeed, and says nothing about the data before
 	if _, err := s.Append(ctx, "a", acknowledged, some(100)); !errors.Is(err, bulk.ErrBroken) || !errors.Is(err, syscall.EIO) {
 		t.Errorf("append after a sync has failed: %v, want ErrBroken and why", err)
 	}
-	left := d.memory.CrashClone(vfs.CrashCloneCfg{})
+	left := memory.CrashClone(vfs.CrashCloneCfg{})
 	_ = s.Close() // it cannot write the rest
 
-	s = newSyncDisk(left).open(t)
+	s = openOn(t, left)
 	a, err := s.Action(ctx, "a")
 	if err != nil || a.Received != acknowledged {
 		t.Errorf("%d jobs after opening again, %v; want the %d that were acknowledged", a.Received, err, acknowledged)
@@ -85,13 +66,13 @@ func TestSyncThatFails(t *testing.T) {
 func TestSlowSyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		d := newSyncDisk(vfs.NewCrashableMem())
-		s := d.open(t)
-		slow := func() error {
+		memory := vfs.NewCrashableMem()
+		d := disktest.NewSyncing(memory)
+		s := openOn(t, d)
+		d.Before(func() error {
 			time.Sleep(500 * time.Millisecond)
 			return nil
-		}
-		d.before.Store(&slow)
+		})
 		if _, _, err := s.Create(ctx, bulk.Spec{ID: "a", Tenant: "tenant", Type: "call"}); err != nil {
 			t.Fatal(err)
 		}
@@ -125,12 +106,12 @@ func TestSlowSyncs(t *testing.T) {
 			}
 		}
 		settle(bulk.Succeeded)
-		left := d.memory.CrashClone(vfs.CrashCloneCfg{})
-		d.before.Store(nil)
+		left := memory.CrashClone(vfs.CrashCloneCfg{})
+		d.Before(nil)
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		s = newSyncDisk(left).open(t)
+		s = openOn(t, left)
 		if a, err := s.Action(ctx, "a"); err != nil || a.Succeeded != 10 {
 			t.Errorf("after a power cut %d jobs have succeeded, %v; want 10", a.Succeeded, err)
 		}

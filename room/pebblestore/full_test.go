@@ -3,15 +3,12 @@ package pebblestore_test
 import (
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
-
+	"github.com/sluice-project/sluice/internal/testkit/disktest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/pebblestore"
 	"github.com/sluice-project/sluice/room/storetest"
@@ -19,30 +16,7 @@ import (
 
 const reserve = 64 << 20
 
-// fullDisk is a disk in memory that reports its free space, and on which writes fail when it is
-// full.
-type fullDisk struct {
-	vfs.FS
-	free atomic.Int64
-}
-
-func (d *fullDisk) GetDiskUsage(string) (vfs.DiskUsage, error) {
-	return vfs.DiskUsage{AvailBytes: uint64(d.free.Load())}, nil
-}
-
-func newFullDisk() *fullDisk {
-	d := &fullDisk{}
-	d.free.Store(1 << 30)
-	d.FS = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if d.free.Load() <= 0 && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpCreate) {
-			return syscall.ENOSPC
-		}
-		return nil
-	}))
-	return d
-}
-
-func (d *fullDisk) open(t *testing.T) *pebblestore.Store {
+func openFull(t *testing.T, d *disktest.Full) *pebblestore.Store {
 	t.Helper()
 	s, err := pebblestore.Open("data", pebblestore.Options{FS: d, DiskReserve: reserve, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -55,15 +29,15 @@ func (d *fullDisk) open(t *testing.T) *pebblestore.Store {
 // visitors are served to the end.
 func TestDiskDownToItsReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newFullDisk()
-		s := d.open(t)
+		d := disktest.NewFull(1 << 30)
+		s := openFull(t, d)
 		defer closed(t, s)
 		terms := shop(t, s)
 		arrival := room.Arrival{Key: room.Key{1}}
 		if _, err := s.Enter(ctx, terms, arrival); err != nil {
 			t.Fatal(err)
 		}
-		d.free.Store(reserve - 1)
+		d.Free.Store(reserve - 1)
 		time.Sleep(2 * time.Second) // the last check of the disk is out of date
 
 		if _, err := s.Enter(ctx, terms, room.Arrival{}); !errors.Is(err, room.ErrFull) {
@@ -85,7 +59,7 @@ func TestDiskDownToItsReserve(t *testing.T) {
 		if _, err := s.Leave(ctx, terms, room.Bearer{Number: 1}, room.Left); err != nil {
 			t.Error(err)
 		}
-		d.free.Store(1 << 30)
+		d.Free.Store(1 << 30)
 		time.Sleep(2 * time.Second)
 		if _, err := s.Enter(ctx, terms, room.Arrival{}); err != nil {
 			t.Errorf("with space again: %v", err)
@@ -96,15 +70,15 @@ func TestDiskDownToItsReserve(t *testing.T) {
 // When a write fails, the store reports that it is broken from then on; reopened with space, it has
 // everything it had acknowledged.
 func TestDiskThatFailsWrites(t *testing.T) {
-	d := newFullDisk()
-	s := d.open(t)
+	d := disktest.NewFull(1 << 30)
+	s := openFull(t, d)
 	terms := shop(t, s)
 	for range 10 {
 		if _, err := s.Enter(ctx, terms, room.Arrival{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	d.free.Store(0)
+	d.Free.Store(0)
 	if _, err := s.Leave(ctx, terms, room.Bearer{Number: 3}, room.Left); !errors.Is(err, room.ErrBroken) {
 		t.Fatalf("leave when writes fail: %v, want ErrBroken", err)
 	}
@@ -124,8 +98,8 @@ func TestDiskThatFailsWrites(t *testing.T) {
 	}
 	_ = s.Close() // it cannot write its pending data
 
-	d.free.Store(1 << 30)
-	s = d.open(t)
+	d.Free.Store(1 << 30)
+	s = openFull(t, d)
 	defer closed(t, s)
 	status, err := s.Status(ctx, "shop")
 	if err != nil || status.Entered != 10 || status.Waiting < 9 {

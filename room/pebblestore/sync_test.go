@@ -2,48 +2,36 @@ package pebblestore_test
 
 import (
 	"errors"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/sluice-project/sluice/internal/testkit/disktest"
 	"github.com/sluice-project/sluice/room"
 	"github.com/sluice-project/sluice/room/storetest"
 )
-
-// onSync returns a disk in memory that calls a function, if there is one, before it syncs.
-func onSync(memory *vfs.MemFS, before *atomic.Pointer[func() error]) vfs.FS {
-	return errorfs.Wrap(memory, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if before := before.Load(); before != nil && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo) {
-			return (*before)()
-		}
-		return nil
-	}))
-}
 
 // When an fsync fails, no newcomer is told of a place, and the store is broken from then on. After a restart on what was
 // synced, all who were told of a place have it.
 func TestSyncThatFails(t *testing.T) {
 	t.Parallel()
 	memory := vfs.NewCrashableMem()
-	var before atomic.Pointer[func() error]
-	s := open(t, onSync(memory, &before))
+	d := disktest.NewSyncing(memory)
+	s := open(t, d)
 	terms := shop(t, s)
 	for range 10 {
 		if _, err := s.Enter(ctx, terms, room.Arrival{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	fail := func() error { return syscall.EIO }
-	before.Store(&fail)
+	d.Before(func() error { return syscall.EIO })
 	if _, err := s.Enter(ctx, terms, room.Arrival{}); !errors.Is(err, room.ErrBroken) {
 		t.Errorf("a newcomer when syncs fail: %v, want ErrBroken", err)
 	}
-	before.Store(nil) // the next sync would succeed, and says nothing about the data before
+	d.Before(nil) // the next sync would succeed, and says nothing about the data before
 	if _, err := s.Enter(ctx, terms, room.Arrival{}); !errors.Is(err, room.ErrBroken) || !errors.Is(err, syscall.EIO) {
 		t.Errorf("a newcomer after a sync has failed: %v, want ErrBroken and why", err)
 	}
@@ -61,15 +49,14 @@ func TestSyncThatFails(t *testing.T) {
 func TestSlowSyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := vfs.NewCrashableMem()
-		var before atomic.Pointer[func() error]
-		s := open(t, onSync(memory, &before))
+		d := disktest.NewSyncing(memory)
+		s := open(t, d)
 		terms := shop(t, s)
 		terms.Capacity, terms.TTL, terms.Claim, terms.Abandon, terms.Grace = 2, 4*time.Second, 3*time.Second, 4*time.Second, 4*time.Second
-		slow := func() error {
+		d.Before(func() error {
 			time.Sleep(500 * time.Millisecond)
 			return nil
-		}
-		before.Store(&slow)
+		})
 		for range 5 {
 			if _, err := s.Enter(ctx, terms, room.Arrival{}); err != nil {
 				t.Fatal(err)
@@ -101,7 +88,7 @@ func TestSlowSyncs(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		left := memory.CrashClone(vfs.CrashCloneCfg{})
-		before.Store(nil)
+		d.Before(nil)
 		closed(t, s)
 		s = open(t, left)
 		defer closed(t, s)

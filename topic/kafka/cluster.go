@@ -13,7 +13,7 @@ import (
 // never ask another.
 func (s *Server) nodes(c *call) []topic.Node {
 	if moved := s.broker.MovedTo(); moved != nil {
-		return s.movedNodes(c, moved)
+		return movedNodes(c, moved)
 	}
 	var alive []topic.Node
 	isolated := s.broker.Isolated()
@@ -47,7 +47,7 @@ func directed(n *topic.Node, listener *Listener) {
 
 // movedNodes returns the nodes of the cluster that the topics were migrated to. Clients
 // continue there by themselves.
-func (s *Server) movedNodes(c *call, moved []catalog.Address) []topic.Node {
+func movedNodes(c *call, moved []catalog.Address) []topic.Node {
 	nodes := make([]topic.Node, len(moved))
 	for i, at := range moved {
 		n := topic.Node{ID: at.ID, Advertised: topic.Advertised{Host: at.Host, Port: at.Port, Listeners: at.Listeners, Rack: at.Rack}, Alive: true}

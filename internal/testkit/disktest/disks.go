@@ -1,4 +1,3 @@
-// Package disktest has disks in memory that fail: full ones, and those whose fsyncs are slow or fail.
 package disktest
 
 import (

@@ -63,7 +63,7 @@ func Register(to *edge.API, s Source) error {
 		Description: "A tar, whose last file has the checksums of all others: without it the backup is not whole. With a base it is incremental: the server reads all files, " +
 			"and leaves out what the base has of those that begin as they do there. One backup is taken at a time.",
 		MaxBody: maxBase,
-		Answers:     []edge.Answer{{Status: http.StatusOK, Description: "The backup.", Of: "", Type: "application/x-tar"}},
+		Answers: []edge.Answer{{Status: http.StatusOK, Description: "The backup.", Of: "", Type: "application/x-tar"}},
 	}, b.serve)
 	return nil
 }

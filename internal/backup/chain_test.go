@@ -114,7 +114,7 @@ func TestChainRestoresTheLastSnapshot(t *testing.T) {
 	})
 }
 
-// What the base has is left out, and the description counts it.
+// An increment leaves out the bytes that the base has, and its description counts them.
 func TestIncrementLeavesOutWhatTheBaseHas(t *testing.T) {
 	t.Parallel()
 	same, grows := strings.Repeat("same ", 20_000), strings.Repeat("grows ", 20_000)
@@ -196,7 +196,7 @@ func TestDamagedIncrement(t *testing.T) {
 	}
 }
 
-// A server is told what the base has, and leaves it out. What is no base is refused.
+// A server that is told of a base leaves out what it has, and refuses a body that names none.
 func TestBackupOverHTTP(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"a": strings.Repeat("a", 1<<20)}

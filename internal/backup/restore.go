@@ -126,7 +126,7 @@ func (r *restoring) continues(name string, base *Reference) *BaseError {
 	return e
 }
 
-// write writes what a backup has of a file. What is there before was checked when it was written.
+// write writes what a backup has of a file. The bytes before it were checked when they were written.
 func (r *restoring) write(of Entry, content io.Reader) error {
 	flags := os.O_WRONLY | os.O_APPEND
 	switch {

@@ -35,7 +35,7 @@ func newSlow() *slow {
 	return s
 }
 
-func (s *slow) takes(d time.Duration) { s.disk.Before(func() error { time.Sleep(d); return nil }) }
+func (s *slow) takes(d time.Duration) { s.disk.Before(func(string) error { time.Sleep(d); return nil }) }
 
 func (s *slow) create(t *testing.T, name string) vfs.File {
 	t.Helper()
@@ -157,7 +157,7 @@ func TestFilesAreAsBefore(t *testing.T) {
 	t.Parallel()
 	s := newSlow()
 	f := s.create(t, "a.log")
-	s.disk.Before(func() error { return os.ErrClosed })
+	s.disk.Before(func(string) error { return os.ErrClosed })
 	if err := f.Sync(); err != os.ErrClosed {
 		t.Errorf("a failed fsync: %v", err)
 	}

@@ -45,7 +45,7 @@ func (e *examination) examineReady(ctx context.Context, server *remote.Client) {
 	warnings, date, err := askReady(ctx, server)
 	e.find("server", err, "its log says why", "it is ready")
 	for _, of := range slices.Sorted(maps.Keys(warnings)) {
-		e.warnIf(true, of, "docs/reliability.md says what it means, and what to do", "%s", warnings[of])
+		e.warnIf(true, of, "docs/watching.md says what it means, and what to do", "%s", warnings[of])
 	}
 	if at, err := http.ParseTime(date); err == nil {
 		skew := time.Since(at).Abs()

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// Format is the format of a full backup, and IncrementalFormat that of one which continues another.
-	// This program writes and reads both.
-	Format            = 1
+	// Format is the format of a full backup.
+	Format = 1
+	// IncrementalFormat is the format of a backup that continues another. This program writes and reads both.
 	IncrementalFormat = 2
 
 	descriptionName = "sluice-backup.json"

@@ -2,6 +2,7 @@ package fsync_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -35,7 +36,9 @@ func newSlow() *slow {
 	return s
 }
 
-func (s *slow) takes(d time.Duration) { s.disk.Before(func(string) error { time.Sleep(d); return nil }) }
+func (s *slow) takes(d time.Duration) {
+	s.disk.Before(func(string) error { time.Sleep(d); return nil })
+}
 
 func (s *slow) create(t *testing.T, name string) vfs.File {
 	t.Helper()
@@ -158,7 +161,7 @@ func TestFilesAreAsBefore(t *testing.T) {
 	s := newSlow()
 	f := s.create(t, "a.log")
 	s.disk.Before(func(string) error { return os.ErrClosed })
-	if err := f.Sync(); err != os.ErrClosed {
+	if err := f.Sync(); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("a failed fsync: %v", err)
 	}
 	real, err := s.FS("bulk").Create(filepath.Join(t.TempDir(), "file"), category)

@@ -2,6 +2,7 @@ package data
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 
@@ -59,7 +60,7 @@ func (c *copying) restore(ctx context.Context, from []string, input io.Reader, d
 			if err != nil {
 				return err
 			}
-			defer file.Close() // it was only read
+			defer func() { err = errors.Join(err, file.Close()) }()
 			a.From = io.TeeReader(file, counter{&c.done})
 		}
 		backups = append(backups, a)

@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -119,14 +120,19 @@ func baseOf(body []byte) (*Inventory, error) {
 		return nil, nil
 	}
 	var asked Continuation
-	if err := json.Unmarshal(body, &asked); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&asked); err != nil {
 		return nil, edge.Invalid("body", "is not what this operation takes: "+err.Error())
 	}
 	if asked.Base == nil {
-		return nil, nil
+		return nil, edge.Invalid("base", "is missing: for a full backup send no body")
 	}
 	if sum, err := hex.DecodeString(asked.Base.ID); err != nil || len(sum) != sha256.Size {
 		return nil, edge.Invalid("base.id", "give the SHA-256 of the base's "+sumsName+" in hexadecimal")
+	}
+	if asked.Base.TakenAt.IsZero() {
+		return nil, edge.Invalid("base.taken_at", "give the time that the base's "+descriptionName+" has")
 	}
 	return asked.Base, nil
 }

@@ -231,7 +231,7 @@ func TestBackupOverHTTP(t *testing.T) {
 	if got := tree(t, dir); !maps.Equal(got, files) {
 		t.Errorf("restored files %v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(files)))
 	}
-	for _, body := range []string{`{`, `{"base":{"id":"12"}}`, `{"base":{"files":{}}}`, `{"base":7}`} {
+	for _, body := range []string{`{`, `{"base":{"id":"12"}}`, `{"base":{"files":{}}}`, `{"base":7}`, `{}`, `{"file":{}}`, `{"base":{"id":"` + strings.Repeat("0", 64) + `"}}`} {
 		if w := post(body); w.Code != http.StatusUnprocessableEntity && w.Code != http.StatusBadRequest {
 			t.Errorf("%s: status %d %s", body, w.Code, w.Body)
 		}

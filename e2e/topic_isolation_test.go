@@ -26,7 +26,7 @@ const isolationTopic, isolationPartitions = "isolation", 4
 // none of these: a read of what was aborted (G1a), a part of a transaction (G1b: a record, or a partition, is missing at the end), a
 // transaction that read from one which it comes before (G1c between two). Transactions that are open at the same time may
 // be in different orders in two partitions (G0), as in Kafka: a log does not overwrite.
-func TestIsolationOverKills(t *testing.T) {
+func TestIsolationOfTransactions(t *testing.T) {
 	onNodes(t, func(t *testing.T, s *server) {
 		kills := 3
 		if long() {

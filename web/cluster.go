@@ -13,7 +13,8 @@ import (
 type nodeRow struct {
 	ID                      int32
 	Here, Alive, Draining   bool
-	Kafka, HTTP, Rack       string
+	Kafka                   []string
+	HTTP, Rack              string
 	Leads, Replicas, Behind int
 	Acts                    []link
 }
@@ -60,7 +61,7 @@ func (d *Dashboard) nodes(r *request, page *clusterPage) {
 	for _, n := range topics.Nodes() {
 		row := nodeRow{ID: n.ID, Here: n.ID == topics.Node(), Alive: n.Alive, Draining: n.Draining, HTTP: n.HTTP, Rack: n.Rack}
 		if n.Port > 0 {
-			row.Kafka = net.JoinHostPort(n.Host, strconv.Itoa(int(n.Port)))
+			row.Kafka = topic.KafkaAddresses(net.JoinHostPort(n.Host, strconv.Itoa(int(n.Port))), n.Listeners)
 		}
 		index[n.ID] = len(page.Nodes)
 		page.Nodes = append(page.Nodes, row)

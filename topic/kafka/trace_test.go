@@ -9,6 +9,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
@@ -35,6 +36,7 @@ func TestSpans(t *testing.T) {
 	end.TransactionalID, end.ProducerID, end.Commit = "pay", 1, true
 	ask[*kmsg.EndTxnResponse](p, 3, end)
 	joinAlone(p, 5, "workers")
+	consumers(p)
 	ask[*kmsg.ShareGroupHeartbeatResponse](p, 1, newShareJoin("g", "x", "orders"))
 	for epoch, request := range []kmsg.Request{
 		newShareFetch(orders, "x", 0), newShareAcknowledge(orders, "x", 1, 0, 1, 1), newShareAcknowledge(orders, "x", 2, 0, 0, 1), // which it does not have any more
@@ -53,6 +55,10 @@ func TestSpans(t *testing.T) {
 		"poll orders Unset operation.type=receive operation.name=poll system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders",
 		"commit transaction Error system=kafka operation.name=commit client.id=test sluice.transaction.id=pay",
 		"rebalance workers Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=workers sluice.group.generation=1",
+		"rebalance readers Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=readers sluice.group.generation=1",
+		"rebalance readers Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=readers sluice.group.generation=-1",
+		"rebalance readers Error system=kafka operation.name=rebalance client.id=test consumer.group.name=readers sluice.group.generation=0",
+		"rebalance g Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=g sluice.group.generation=1",
 		"poll orders Unset operation.type=receive operation.name=poll system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders consumer.group.name=g",
 		"settle orders Unset operation.type=settle operation.name=settle system=kafka client.id=test sluice.partitions=1 destination.name=orders consumer.group.name=g",
 		"settle orders Error operation.type=settle operation.name=settle system=kafka client.id=test sluice.partitions=1 destination.name=orders consumer.group.name=g",
@@ -69,5 +75,15 @@ func TestSpans(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the spans are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// consumers has a member of the consumer protocol join, stay, leave, and stay after it has left.
+func consumers(p *peer) {
+	ask[*kmsg.ConsumerGroupHeartbeatResponse](p, 1, newConsumerJoin("readers", "x", "orders"))
+	for _, epoch := range []int32{1, group.LeaveEpoch, 1} {
+		beat := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+		beat.Group, beat.MemberID, beat.MemberEpoch = "readers", "x", epoch
+		ask[*kmsg.ConsumerGroupHeartbeatResponse](p, 1, beat)
 	}
 }

@@ -120,7 +120,8 @@ func (s *Spans) Ended(began time.Time, client, transaction string, commit bool, 
 	end(span, failed)
 }
 
-// Rebalanced makes the span of a member that joins a group of the classic protocol, as long as it has waited for the others.
+// Rebalanced makes the span of a member that joins a group of the classic protocol, as long as it has waited for the others, or of a
+// heartbeat of another group that changes what its member has; generation is then the member's epoch.
 func (s *Spans) Rebalanced(began time.Time, client, group, member string, generation int32, failed error) {
 	span := s.start("rebalance", group, began, trace.SpanKindServer)
 	if span.IsRecording() {

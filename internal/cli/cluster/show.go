@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -15,6 +16,7 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/cli/remote"
 	"github.com/sluice-project/sluice/internal/cli/term"
+	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/api"
 )
 
@@ -55,7 +57,9 @@ func showCluster(ctx context.Context, c *remote.Client) error {
 		column{Header: "node", Cell: func(n *api.Node) string { return strconv.Itoa(int(n.ID)) }},
 		column{Header: "state", Words: true, Cell: nodeState},
 		column{Header: "rack", Words: true, Cell: func(n *api.Node) string { return term.Printable(n.Rack) }},
-		column{Header: "kafka", Words: true, Cell: func(n *api.Node) string { return term.Printable(n.Kafka) }},
+		column{Header: "kafka", Words: true, Cell: func(n *api.Node) string {
+			return term.Printable(strings.Join(topic.KafkaAddresses(n.Kafka, n.Listeners), ", "))
+		}},
 		column{Header: "leads", Cell: func(n *api.Node) string { return humanize.Comma(int64(n.Leads)) }},
 		column{Header: "replicas", Cell: func(n *api.Node) string { return humanize.Comma(int64(n.Replicas)) }},
 		column{Header: "behind", Cell: func(n *api.Node) string { return humanize.Comma(int64(n.Behind)) }},

@@ -337,7 +337,7 @@ type tenantRow struct {
 	Name, To                   string
 	Weight, Limit, Concurrency string
 	Rate, Share                string
-	Most                       string // its quotas
+	Stored, Most               string // what it has stored, and its quotas
 	Part                       int64  // of 1,000
 }
 
@@ -360,12 +360,16 @@ func (d *Dashboard) tenants(r *request) (string, any, error) {
 	now, before := d.history.minute()
 	all := rate(now, before, total("bulk_action_jobs_total"))
 	names, next := r.cut(union(maps.Keys(settings.Tenants), maps.Keys(now.labeled["bulk_action_jobs_total"])))
+	stored, err := d.options.Bulk.StoredOf(r.Context(), names)
+	if err != nil && !errors.Is(err, bulk.ErrUnavailable) {
+		return "", nil, err
+	}
 	for _, name := range names {
 		t := settings.Tenants[name].WithDefaults()
 		jobs := rate(now, before, of("bulk_action_jobs_total", name))
 		row := tenantRow{
 			Name: name, To: "bulk?" + url.Values{"tenant": {name}}.Encode(), Weight: decimal(t.Weight), Limit: limit(t.RequestsPerSecond),
-			Concurrency: limit(float64(t.Concurrency)), Rate: decimal(jobs), Share: "–", Most: r.quotas(&t),
+			Concurrency: limit(float64(t.Concurrency)), Rate: decimal(jobs), Share: "–", Stored: r.stored(stored[name]), Most: r.stored(bulk.Stored{Actions: t.MaxActions, Jobs: t.MaxJobs, Bytes: t.MaxBytes}),
 		}
 		if all > 0 {
 			row.Part = int64(1000 * jobs / all)
@@ -377,17 +381,17 @@ func (d *Dashboard) tenants(r *request) (string, any, error) {
 	return r.t("bulk.tenants"), list, nil
 }
 
-// quotas shows the most that a tenant may have stored.
-func (r *request) quotas(t *bulk.Tenant) string {
+// stored shows what a tenant has stored, or may have, without what is 0.
+func (r *request) stored(s bulk.Stored) string {
 	var parts []string
-	if t.MaxActions > 0 {
-		parts = append(parts, r.t("tenant.actions", number(t.MaxActions)))
+	if s.Actions > 0 {
+		parts = append(parts, r.t("tenant.actions", number(s.Actions)))
 	}
-	if t.MaxJobs > 0 {
-		parts = append(parts, r.t("tenant.jobs", number(t.MaxJobs)))
+	if s.Jobs > 0 {
+		parts = append(parts, r.t("tenant.jobs", number(s.Jobs)))
 	}
-	if t.MaxBytes > 0 {
-		parts = append(parts, size(t.MaxBytes))
+	if s.Bytes > 0 {
+		parts = append(parts, size(s.Bytes))
 	}
 	return cmp.Or(strings.Join(parts, ", "), "–")
 }

@@ -23,6 +23,7 @@ type Bulk interface {
 	Why(ctx context.Context, id string, index int64) (engine.Explanation, error)
 	EstimatedFinish(id string) time.Time
 	Settings(ctx context.Context) (bulk.Settings, error)
+	StoredOf(ctx context.Context, tenants []string) (map[string]bulk.Stored, error)
 	FoundRate(ctx context.Context, target string) (float64, error)
 	FoundLoad(target string) engine.FoundLoad
 

@@ -166,6 +166,7 @@ var english = map[string]string{
 	"tenant.share":      "Share of the last minute",
 	"tenant.rate":       "Jobs a second",
 	"tenant.weight":     "Weight",
+	"tenant.stored":     "Stored",
 	"tenant.most":       "Stored at most",
 	"tenant.actions":    "%s actions",
 	"tenant.jobs":       "%s jobs",

@@ -60,6 +60,8 @@ type Topics interface {
 	Groups() *group.Groups
 	AwaitReplicas(ctx context.Context, partitions []*broker.Partition)
 	GroupLag(ctx context.Context, name string) ([]broker.Lag, error)
+	PlanReset(ctx context.Context, name, topic string, at int64) ([]broker.Moved, error)
+	ResetGroup(ctx context.Context, name, topic string, at int64) error
 	ClusterID() string
 	Node() int32
 	Nodes() []topic.Node

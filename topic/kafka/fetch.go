@@ -81,7 +81,15 @@ func (f *fetching) trace(began time.Time) {
 			batch.Add(p.topic.Name(), p.size, nil)
 		}
 	}
-	f.server.spans.Polled(began, &batch)
+	f.server.spans.Polled(began, &batch, f.link)
+}
+
+// link adds the traces of the records in the answer.
+func (f *fetching) link(links *spans.Links) {
+	for i := range f.parts {
+		p := &f.parts[i]
+		links.Add(p.data, func(offset int64) bool { return offset >= p.want.offset })
+	}
 }
 
 // fetching is a fetch in flight.

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
@@ -75,6 +78,61 @@ func TestSpans(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the spans are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A poll is linked to the traces of the records in its answer, each once, of a bounded number of them.
+func TestPollsAreLinkedToTheirRecords(t *testing.T) {
+	made := tracetest.NewInMemoryExporter()
+	b := startBroker(t, storetest.NewMemory(), sharesFromStart)
+	s := start(t, b, Options{TracerProvider: sdk.NewTracerProvider(sdk.WithSyncer(made))})
+	orders := create(t, b, "orders", 2)
+	p := dial(t, s)
+	parent := func(n int) string { return fmt.Sprintf("00-%032x-00f067aa0ba902b7-01", n) }
+	send := func(partition int32, options topic.BatchOptions, parents ...string) {
+		t.Helper()
+		records := make([]topic.Record, len(parents))
+		for i, text := range parents {
+			records[i] = topic.Record{Offset: int64(i), Value: []byte("x"), Headers: []topic.Header{{Key: "traceparent", Value: []byte(text)}}}
+		}
+		batch, err := topic.NewBatch(records, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		produced(p, 9, produceRequest("orders", partition, batch))
+	}
+	send(0, topic.BatchOptions{}, parent(1), parent(2), parent(3), parent(2), "neither", parent(0))
+	many := make([]string, 100)
+	for i := range many {
+		many[i] = parent(i + 1)
+	}
+	send(1, topic.BatchOptions{Codec: topic.CodecGzip}, slices.Repeat([]string{parent(200)}, 5)...)
+	send(1, topic.BatchOptions{}, many...)
+
+	linked := func() (traces []int64) {
+		for _, span := range made.GetSpans() {
+			for _, link := range span.Links {
+				id := link.SpanContext.TraceID()
+				traces = append(traces, int64(binary.BigEndian.Uint64(id[8:])))
+			}
+		}
+		made.Reset()
+		return traces
+	}
+	linked()
+	fetched(p, "orders", 1)
+	if got := linked(); !slices.Equal(got, []int64{2, 3}) {
+		t.Errorf("records from offset 1 on: linked to %v, want 2 and 3", got)
+	}
+	ask[*kmsg.ShareGroupHeartbeatResponse](p, 1, newShareJoin("g", "x", "orders"))
+	linked()
+	ask[*kmsg.ShareFetchResponse](p, 2, newShareFetch(orders, "x", 0))
+	if got := linked(); !slices.Equal(got, []int64{1, 2}) {
+		t.Errorf("two records of a share group: linked to %v, want 1 and 2", got)
+	}
+	ask[*kmsg.FetchResponse](p, 12, fetchRequest("orders", 1, 2))
+	if got := linked(); len(got) != 32 || got[0] != 1 || got[31] != 32 {
+		t.Errorf("many records behind compressed ones: linked to %v, want 1 to 32", got)
 	}
 }
 

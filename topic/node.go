@@ -1,10 +1,6 @@
 package topic
 
-import (
-	"cmp"
-	"maps"
-	"slices"
-)
+import "slices"
 
 // Advertised is what a node tells the other nodes and clients about itself.
 type Advertised struct {
@@ -19,19 +15,6 @@ type Advertised struct {
 	// Rack is the node's rack: replicas are spread over racks. A node without one
 	// counts as a rack of its own.
 	Rack string
-}
-
-// KafkaAddresses returns the addresses of a node as people read them: the first one if no listener has a name, else those of its
-// listeners, each after its name, in the order of the names. "auto" is the one that a client has connected to.
-func KafkaAddresses(first string, listeners map[string]string) []string {
-	if len(listeners) == 0 {
-		return []string{first}
-	}
-	var texts []string
-	for _, name := range slices.Sorted(maps.Keys(listeners)) {
-		texts = append(texts, name+" "+cmp.Or(listeners[name], "auto"))
-	}
-	return texts
 }
 
 // Node is a node of the cluster.

@@ -13,8 +13,8 @@ import (
 type nodeRow struct {
 	ID                      int32
 	Here, Alive, Draining   bool
-	Kafka                   []string
-	HTTP, Rack              string
+	Kafka, HTTP, Rack       string
+	Listeners               map[string]string
 	Leads, Replicas, Behind int
 	Acts                    []link
 }
@@ -59,9 +59,9 @@ func (d *Dashboard) nodes(r *request, page *clusterPage) {
 	page.ID = topics.ClusterID()
 	index := map[int32]int{}
 	for _, n := range topics.Nodes() {
-		row := nodeRow{ID: n.ID, Here: n.ID == topics.Node(), Alive: n.Alive, Draining: n.Draining, HTTP: n.HTTP, Rack: n.Rack}
+		row := nodeRow{ID: n.ID, Here: n.ID == topics.Node(), Alive: n.Alive, Draining: n.Draining, HTTP: n.HTTP, Rack: n.Rack, Listeners: n.Listeners}
 		if n.Port > 0 {
-			row.Kafka = topic.KafkaAddresses(net.JoinHostPort(n.Host, strconv.Itoa(int(n.Port))), n.Listeners)
+			row.Kafka = net.JoinHostPort(n.Host, strconv.Itoa(int(n.Port)))
 		}
 		index[n.ID] = len(page.Nodes)
 		page.Nodes = append(page.Nodes, row)

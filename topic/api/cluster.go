@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -29,6 +31,19 @@ type Node struct {
 	Leads     int               `json:"leads" doc:"Partitions that it leads."`
 	Replicas  int               `json:"replicas" doc:"Partitions that it keeps a replica of."`
 	Behind    int               `json:"behind" doc:"Those of them that are not in sync or cannot be reached."`
+}
+
+// KafkaAddresses returns where Kafka clients reach the node, as people read it: one address, or that of each listener after
+// its name, by name. "auto" is the one that a client has connected to.
+func (n *Node) KafkaAddresses() string {
+	if len(n.Listeners) == 0 {
+		return n.Kafka
+	}
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(n.Listeners)) {
+		texts = append(texts, name+" "+cmp.Or(n.Listeners[name], "auto"))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // Cluster is what a node knows of all nodes.

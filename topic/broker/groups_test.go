@@ -24,18 +24,7 @@ func TestAGroupIsResetFromAnyNode(t *testing.T) {
 		synctest.Wait()
 		createView(t, c.brokers[1])
 		noon := time.Now().Truncate(time.Second)
-		for number := range int32(3) {
-			leader := made.Partitions()[number].Leader()
-			for i := range int(number) + 2 {
-				appending, err := c.topic(leader, "orders").Append(t.Context(), number, []topic.Batch{batchOf(anybody, noon.Add(time.Duration(i)*time.Minute).UnixMilli(), "x")})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, _, err := appending.Wait(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
+		c.fill(made, noon)
 		coordinator, err := c.brokers[1].Groups().Coordinator(t.Context(), "billing")
 		if err != nil {
 			t.Fatal(err)
@@ -101,4 +90,21 @@ func TestAResetNeedsAllLeaders(t *testing.T) {
 			t.Errorf("%v, want ErrNoAnswer that names %s", err, want)
 		}
 	})
+}
+
+// fill appends two records to the first partition of a topic, and one more to each further one, a minute apart.
+func (c *crew) fill(made *broker.Topic, from time.Time) {
+	c.t.Helper()
+	for number, p := range made.Partitions() {
+		for i := range number + 2 {
+			batch := batchOf(anybody, from.Add(time.Duration(i)*time.Minute).UnixMilli(), "x")
+			appending, err := c.topic(p.Leader(), made.Name()).Append(c.t.Context(), int32(number), []topic.Batch{batch})
+			if err == nil {
+				_, _, err = appending.Wait(c.t.Context())
+			}
+			if err != nil {
+				c.t.Fatal(err)
+			}
+		}
+	}
 }

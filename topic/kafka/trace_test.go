@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
@@ -40,16 +41,7 @@ func TestSpans(t *testing.T) {
 	ask[*kmsg.EndTxnResponse](p, 3, end)
 	joinAlone(p, 5, "workers")
 	consumers(p)
-	ask[*kmsg.ShareGroupHeartbeatResponse](p, 1, newShareJoin("g", "x", "orders"))
-	for epoch, request := range []kmsg.Request{
-		newShareFetch(orders, "x", 0), newShareAcknowledge(orders, "x", 1, 0, 1, 1), newShareAcknowledge(orders, "x", 2, 0, 0, 1), // which it does not have any more
-	} {
-		if epoch == 0 {
-			ask[*kmsg.ShareFetchResponse](p, 2, request)
-		} else {
-			ask[*kmsg.ShareAcknowledgeResponse](p, 2, request)
-		}
-	}
+	shareTwo(p, orders)
 
 	want := []string{
 		"send orders Unset operation.type=send operation.name=send sluice.kafka.acks=-1 system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders",
@@ -144,4 +136,12 @@ func consumers(p *peer) {
 		beat.Group, beat.MemberID, beat.MemberEpoch = "readers", "x", epoch
 		ask[*kmsg.ConsumerGroupHeartbeatResponse](p, 1, beat)
 	}
+}
+
+// shareTwo has a member of a share group join, fetch records, acknowledge them, and acknowledge one that it does not have any more.
+func shareTwo(p *peer, orders *broker.Topic) {
+	ask[*kmsg.ShareGroupHeartbeatResponse](p, 1, newShareJoin("g", "x", "orders"))
+	ask[*kmsg.ShareFetchResponse](p, 2, newShareFetch(orders, "x", 0))
+	ask[*kmsg.ShareAcknowledgeResponse](p, 2, newShareAcknowledge(orders, "x", 1, 0, 1, 1))
+	ask[*kmsg.ShareAcknowledgeResponse](p, 2, newShareAcknowledge(orders, "x", 2, 0, 0, 1))
 }

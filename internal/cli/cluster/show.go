@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -16,7 +15,6 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/cli/remote"
 	"github.com/sluice-project/sluice/internal/cli/term"
-	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/api"
 )
 
@@ -58,7 +56,7 @@ func showCluster(ctx context.Context, c *remote.Client) error {
 		column{Header: "state", Words: true, Cell: nodeState},
 		column{Header: "rack", Words: true, Cell: func(n *api.Node) string { return term.Printable(n.Rack) }},
 		column{Header: "kafka", Words: true, Cell: func(n *api.Node) string {
-			return term.Printable(strings.Join(topic.KafkaAddresses(n.Kafka, n.Listeners), ", "))
+			return term.Printable(n.KafkaAddresses())
 		}},
 		column{Header: "leads", Cell: func(n *api.Node) string { return humanize.Comma(int64(n.Leads)) }},
 		column{Header: "replicas", Cell: func(n *api.Node) string { return humanize.Comma(int64(n.Replicas)) }},

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -9,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -337,8 +335,8 @@ type tenantRow struct {
 	Name, To                   string
 	Weight, Limit, Concurrency string
 	Rate, Share                string
-	Stored, Most               string // what it has stored, and its quotas
-	Part                       int64  // of 1,000
+	Stored, Most               []string // what it has stored, and its quotas
+	Part                       int64    // of 1,000
 }
 
 type tenantList struct {
@@ -382,8 +380,7 @@ func (d *Dashboard) tenants(r *request) (string, any, error) {
 }
 
 // stored shows what a tenant has stored, or may have, without what is 0.
-func (r *request) stored(s bulk.Stored) string {
-	var parts []string
+func (r *request) stored(s bulk.Stored) (parts []string) {
 	if s.Actions > 0 {
 		parts = append(parts, r.t("tenant.actions", number(s.Actions)))
 	}
@@ -393,7 +390,7 @@ func (r *request) stored(s bulk.Stored) string {
 	if s.Bytes > 0 {
 		parts = append(parts, size(s.Bytes))
 	}
-	return cmp.Or(strings.Join(parts, ", "), "–")
+	return parts
 }
 
 // limit shows a limit, of which 0 is none.

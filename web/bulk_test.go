@@ -225,9 +225,9 @@ func TestTenantsAndTargets(t *testing.T) {
 	metrics := newFixture()
 	metrics.jobs.WithLabelValues("acme", "succeeded").Add(10)
 	d := newTest(t, Options{Bulk: f, Metrics: metrics.registry})
-	says(t, text(t, d, "/ui/bulk/tenants"), hostile+" – 0 3 50 – 4 actions, 20 jobs, 1 MiB 5 actions, 1,000 jobs, 1 GiB", "acme – 0 1 – – – –")
+	says(t, text(t, d, "/ui/bulk/tenants"), hostile+" – 0 3 50 – actions: 4 jobs: 20 1 MiB actions: 5 jobs: 1,000 1 GiB", "acme – 0 1 – – – –")
 	f.stored, f.err = nil, bulk.ErrUnavailable // they are shown without
-	says(t, text(t, d, "/ui/bulk/tenants"), hostile+" – 0 3 50 – – 5 actions")
+	says(t, text(t, d, "/ui/bulk/tenants"), hostile+" – 0 3 50 – – actions: 5")
 	f.err = bulk.ErrBroken
 	if w := ask(d, "GET", "/ui/bulk/tenants", ""); w.Code < 500 {
 		t.Errorf("a store that is broken: %d", w.Code)

@@ -179,6 +179,10 @@ type Store interface {
 	// changes nothing. A store may forget the rate it found at a restart.
 	Set(ctx context.Context, change SettingsChange) error
 
+	// StoredOf returns what counts in the quotas of some tenants, of which few may be given, as all are read at once. With an error of
+	// a part of the store that does not answer, ErrUnavailable, there are the counts of the others.
+	StoredOf(ctx context.Context, tenants []string) (map[string]Stored, error)
+
 	// Secret returns 32 random bytes, which the store has made once and keeps for good:
 	// all instances have the same. Keys are derived from it, each for one purpose.
 	Secret(ctx context.Context) ([]byte, error)

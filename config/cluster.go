@@ -63,15 +63,25 @@ func (c *Config) Advertised() topic.Advertised {
 			at.Listeners[listener.Name] = address
 		}
 	}
-	address := c.Cluster.AdvertiseHTTP
+	address, listener := c.Cluster.AdvertiseHTTP, c.operators()
 	if address == advertiseAuto {
-		address = c.HTTP
+		address = listener.Addr
 		if own, httpPort, err := net.SplitHostPort(address); err == nil && wildcard(own) && at.Host != "" {
 			address = net.JoinHostPort(at.Host, httpPort)
 		}
 	}
 	at.HTTP = "http://" + address
+	if listener.TLS {
+		at.HTTP = "https://" + address
+	}
 	return at
+}
+
+// operators returns the listener of http that operators of a cluster are told to connect to: the first that others than this
+// machine reach, else the first.
+func (c *Config) operators() Listener {
+	all := c.HTTPListeners()
+	return all[max(0, slices.IndexFunc(all, Listener.exposed))]
 }
 
 // validateCluster checks what a node of a cluster needs.
@@ -167,8 +177,9 @@ func (c *Config) wrongReach() (key, why string) {
 		}
 	}
 	if c.Cluster.AdvertiseHTTP == advertiseAuto {
-		if _, port, err := net.SplitHostPort(c.HTTP); err != nil || port == "0" {
-			return "http", fmt.Sprintf("%q: operators are told to connect to it: want a port, or cluster.advertise_http", c.HTTP)
+		listener := c.operators()
+		if _, port, err := net.SplitHostPort(listener.Addr); err != nil || port == "0" {
+			return "http", fmt.Sprintf("%q: operators are told to connect to it: want a port, or cluster.advertise_http", listener)
 		}
 	}
 	return "", ""

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -14,10 +15,10 @@ import (
 type Config struct {
 	// DataDir is the directory of everything durable.
 	DataDir string
-	// HTTP is the address to serve at, host:port.
-	HTTP string
-	// Public is the address of the public part of the API, host:port, or Off.
-	Public string
+	// HTTP are the addresses to serve at; see Config.HTTPListeners.
+	HTTP List
+	// Public are the addresses of the public part of the API, or Off; see Config.PublicListeners.
+	Public List
 	// HTTPHosts are the names that requests over HTTP may ask for.
 	HTTPHosts List
 	// InsecureListen lets addresses that nothing protects be reached by others than this
@@ -87,7 +88,7 @@ const inlineAuto = "auto"
 // InlineTargets reports whether actions may give the whole URL of their target: by default where
 // only this machine can create them.
 func (c *Config) InlineTargets() bool {
-	return c.Webhook.InlineTargets == "true" || c.Webhook.InlineTargets == inlineAuto && loopback(c.HTTP)
+	return c.Webhook.InlineTargets == "true" || c.Webhook.InlineTargets == inlineAuto && !slices.ContainsFunc(c.HTTPListeners(), Listener.exposed)
 }
 
 // proxyEnvironment, as bulk.webhook_proxy, is the proxies that the environment names.

@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.DataDir != "sluice-data" || c.HTTP != "127.0.0.1:8080" || c.DiskReserve != 256<<20 || c.Pprof {
+	if c.DataDir != "sluice-data" || c.HTTP.String() != "127.0.0.1:8080" || c.DiskReserve != 256<<20 || c.Pprof {
 		t.Errorf("defaults %+v", c)
 	}
 	if c.Bulk.RequestsPerSecond != 10_000 || c.Bulk.Workers != 10 || c.Bulk.Window != time.Second {
@@ -64,7 +64,7 @@ func TestOrderOfSources(t *testing.T) {
 	tests := []struct {
 		key, got, want, source string
 	}{
-		{"http", c.HTTP, "0.0.0.0:3", "flag --http"},
+		{"http", c.HTTP.String(), "0.0.0.0:3", "flag --http"},
 		{"bulk.workers", strings.Repeat("w", c.Bulk.Workers), "ww", "environment SLUICE_BULK_WORKERS"},
 		{"bulk.window", c.Bulk.Window.String(), "2s", "file " + file + ":6"},
 		{"data", c.DataDir, "from-file", "file " + file + ":2"},

@@ -6,7 +6,10 @@ import "net"
 // and localhost: those that are set, and those by which others are told to connect.
 func (c *Config) KnownHosts() []string {
 	names := append([]string(nil), c.HTTPHosts...)
-	addresses := []string{c.HTTP, c.Cluster.AdvertiseHTTP}
+	addresses := []string{c.Cluster.AdvertiseHTTP}
+	for _, listener := range c.HTTPListeners() {
+		addresses = append(addresses, listener.Addr)
+	}
 	for _, listener := range c.Listeners() {
 		addresses = append(addresses, listener.Advertise)
 	}

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Listener is an address to serve Kafka clients at.
+// Listener is an address to serve at.
 type Listener struct {
 	// Name is empty for the only one of a setting without names.
 	Name string
-	// Addr is the host:port to listen at, and Advertise the one that clients are told to connect to; empty: the one that
+	// Addr is the host:port to listen at, and Advertise the one that Kafka clients are told to connect to; empty: the one that
 	// they have connected to.
 	Addr, Advertise string
 	TLS             bool
@@ -30,17 +30,39 @@ func (c *Config) Listeners() []Listener {
 			advertised[name] = address
 		}
 	}
+	all := c.listeners(c.Topic.Kafka)
+	for i := range all {
+		all[i].Advertise = advertised[all[i].Name]
+	}
+	return all
+}
+
+// HTTPListeners returns the listeners of the API and the dashboard, in the order of the setting.
+func (c *Config) HTTPListeners() []Listener { return c.listeners(c.HTTP) }
+
+// PublicListeners returns the listeners of the public part of the API, in the order of the setting; none if it is off.
+func (c *Config) PublicListeners() []Listener {
+	if c.Public.String() == Off {
+		return nil
+	}
+	return c.listeners(c.Public)
+}
+
+// listeners returns those of a setting; the one without a name has TLS if there is a certificate.
+func (c *Config) listeners(setting List) []Listener {
 	var all []Listener
-	for _, text := range c.Topic.Kafka {
+	for _, text := range setting {
 		listener := Listener{Addr: text, TLS: c.TLS.On()}
 		if form := listenerForm.FindStringSubmatch(text); form != nil {
 			listener = Listener{Name: form[1], TLS: form[2] == "tls", Addr: form[3]}
 		}
-		listener.Advertise = advertised[listener.Name]
 		all = append(all, listener)
 	}
 	return all
 }
+
+// exposed reports whether others than this machine reach the listener.
+func (l Listener) exposed() bool { return !loopback(l.Addr) }
 
 // String returns the listener as the setting has it.
 func (l Listener) String() string {
@@ -69,31 +91,36 @@ func (l Listener) advertising(address string) string {
 	return l.Name + "=" + address
 }
 
-// listenersMax is how many listeners Kafka clients can have.
+// listenersMax is how many listeners a setting can have.
 const listenersMax = 16
 
 // listenerForm is a listener with a name.
 var listenerForm = regexp.MustCompile(`^([a-zA-Z0-9_-]{1,64})=(plain|tls)://(.*)$`)
 
-func checkListeners(text string) error {
-	list, named := ParseList(text), map[string]bool{}
-	if len(list) == 1 && !strings.Contains(list[0], "=") && checkAddress(list[0]) == nil {
+// checkListeners returns a check of listeners, with the ports of an example, and what else its error says.
+func checkListeners(plain, secure, or string) check {
+	wrong := fmt.Errorf("want host:port, such as 127.0.0.1:%s, or up to %d, each with a name of its own and plain or tls, such as internal=plain://127.0.0.1:%[1]s, public=tls://0.0.0.0:%[3]s%[4]s", plain, listenersMax, secure, or)
+	return func(text string) error {
+		list, named := ParseList(text), map[string]bool{}
+		if len(list) == 1 && !strings.Contains(list[0], "=") && checkAddress(list[0]) == nil {
+			return nil
+		}
+		for _, one := range list {
+			form := listenerForm.FindStringSubmatch(one)
+			if form == nil || checkAddress(form[3]) != nil || named[form[1]] {
+				if one == text { // which the caller quotes
+					return wrong
+				}
+				return fmt.Errorf("%q: %w", one, wrong)
+			}
+			named[form[1]] = true
+		}
+		if len(list) == 0 || len(list) > listenersMax {
+			return wrong
+		}
 		return nil
 	}
-	for _, one := range list {
-		form := listenerForm.FindStringSubmatch(one)
-		if form == nil || checkAddress(form[3]) != nil || named[form[1]] {
-			return fmt.Errorf("%q: %w", one, errListeners)
-		}
-		named[form[1]] = true
-	}
-	if len(list) == 0 || len(list) > listenersMax {
-		return errListeners
-	}
-	return nil
 }
-
-var errListeners = fmt.Errorf(`want host:port, such as 127.0.0.1:9092, or up to %d, each with a name of its own and plain or tls, such as internal=plain://127.0.0.1:9092, public=tls://0.0.0.0:9093, or "off"`, listenersMax)
 
 // cutName returns the parts of an address with a name before it, NAME=host:port; the name may be missing.
 func cutName(text string) (name, address string) {
@@ -113,11 +140,18 @@ func checkAdvertised(text string) error {
 
 // validateListeners checks the listeners against what they need.
 func (c *Config) validateListeners() error {
+	for _, of := range []struct {
+		key       string
+		listeners []Listener
+	}{{"http", c.HTTPListeners()}, {"public", c.PublicListeners()}, {"kafka", c.Listeners()}} {
+		for _, listener := range of.listeners {
+			if listener.TLS && !c.TLS.On() {
+				return c.wrong(of.key, fmt.Sprintf("%q: want tls.cert_file and tls.key_file too", listener))
+			}
+		}
+	}
 	var names, forms []string
 	for _, listener := range c.Listeners() {
-		if listener.TLS && !c.TLS.On() {
-			return c.wrong("kafka", fmt.Sprintf("%q: want tls.cert_file and tls.key_file too", listener))
-		}
 		names, forms = append(names, listener.Name), append(forms, listener.advertising("HOST:PORT"))
 	}
 	for i, text := range c.Topic.Advertise {
@@ -139,14 +173,17 @@ func (c *Config) Unprotected(topics bool) (exposed []string, err error) {
 		key, instead string
 		Listener
 	}
-	all := []served{{"http", "127.0.0.1:8080", Listener{Addr: c.HTTP, TLS: c.TLS.On()}}}
+	var all []served
+	for _, listener := range c.HTTPListeners() {
+		all = append(all, served{"http", "127.0.0.1:8080", listener})
+	}
 	if topics {
 		for _, listener := range c.Listeners() {
 			all = append(all, served{"kafka", "127.0.0.1:9092", listener})
 		}
 	}
 	for _, at := range all {
-		if loopback(at.Addr) || at.TLS && (c.TLS.ClientCAFile != "" || c.Access.On()) {
+		if !at.exposed() || at.TLS && (c.TLS.ClientCAFile != "" || c.Access.On()) {
 			continue
 		}
 		if !c.InsecureListen {

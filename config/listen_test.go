@@ -55,6 +55,9 @@ func TestListeners(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.listeners)
 		}
 		test.told.HTTP = "http://127.0.0.1:8080"
+		if c.TLS.On() {
+			test.told.HTTP = "https://127.0.0.1:8080"
+		}
 		if got := c.Advertised(); !reflect.DeepEqual(got, test.told) {
 			t.Errorf("%s: %+v are advertised, want %+v", name, got, test.told)
 		}
@@ -85,6 +88,43 @@ func TestWrongListeners(t *testing.T) {
 		var wrong *config.Error
 		if !errors.As(err, &wrong) || wrong.Key != test.key || !strings.Contains(wrong.Why, test.why) {
 			t.Errorf("%v: %v, want an *Error of %s: %s", environ, err, test.key, test.why)
+		}
+	}
+}
+
+func TestHTTPListeners(t *testing.T) {
+	for name, test := range map[string]struct {
+		http      string
+		listeners []config.Listener
+		told      string
+		inline    bool
+	}{
+		"one":            {"127.0.0.1:8080", []config.Listener{{Addr: "127.0.0.1:8080", TLS: true}}, "https://127.0.0.1:8080", true},
+		"plain here too": {"inner=plain://127.0.0.1:8080, outer=tls://10.0.0.1:8443", []config.Listener{{Name: "inner", Addr: "127.0.0.1:8080"}, {Name: "outer", Addr: "10.0.0.1:8443", TLS: true}}, "https://10.0.0.1:8443", false},
+		"only here":      {"a=plain://127.0.0.1:1,b=tls://127.0.0.1:2", []config.Listener{{Name: "a", Addr: "127.0.0.1:1"}, {Name: "b", Addr: "127.0.0.1:2", TLS: true}}, "http://127.0.0.1:1", true},
+	} {
+		environ := append(variables(withTLS(t)), "SLUICE_HTTP="+test.http, "SLUICE_PUBLIC="+test.http)
+		c, err := config.Load(nil, environ)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got, public := c.HTTPListeners(), c.PublicListeners(); !reflect.DeepEqual(got, test.listeners) || !reflect.DeepEqual(public, test.listeners) {
+			t.Errorf("%s: http is %+v, public %+v, want %+v", name, got, public, test.listeners)
+		}
+		if got := c.Advertised().HTTP; got != test.told || c.InlineTargets() != test.inline {
+			t.Errorf("%s: operators are told %s, want %s; inline targets: %v", name, got, test.told, c.InlineTargets())
+		}
+	}
+	for setting, want := range map[string]string{
+		"HTTP=off":                     `http: "off": want host:port, such as 127.0.0.1:8080, or up to 16, each with a name of its own and plain or tls, such as internal=plain://127.0.0.1:8080, public=tls://0.0.0.0:8443`,
+		"HTTP=127.0.0.1:1,127.0.0.1:2": `http: "127.0.0.1:1,127.0.0.1:2": "127.0.0.1:1": want host:port`,
+		"HTTP=a=tls://127.0.0.1:1":     `http: "a=tls://127.0.0.1:1": want tls.cert_file and tls.key_file too`,
+		"PUBLIC=a=tls://127.0.0.1:1":   `public: "a=tls://127.0.0.1:1": want tls.cert_file and tls.key_file too`,
+		"PUBLIC=a":                     `public: "a": want host:port, such as 127.0.0.1:8081, or up to 16, each with a name of its own and plain or tls, such as internal=plain://127.0.0.1:8081, public=tls://0.0.0.0:8444, or "off"`,
+	} {
+		if _, err := config.Load(nil, []string{"SLUICE_" + setting}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", setting, err, want)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func fieldNames(value any) map[string]bool {
 
 // same reports whether two configs differ in their sources at most.
 func same(a, b *config.Config) bool {
-	return a.DataDir == b.DataDir && a.HTTP == b.HTTP && a.Log == b.Log && a.Pprof == b.Pprof &&
+	return a.DataDir == b.DataDir && a.HTTP.String() == b.HTTP.String() && a.Log == b.Log && a.Pprof == b.Pprof &&
 		a.DiskReserve == b.DiskReserve && reflect.DeepEqual(a.Bulk, b.Bulk) && reflect.DeepEqual(a.Webhook, b.Webhook) &&
 		a.State == b.State && reflect.DeepEqual(a.Room, b.Room) && reflect.DeepEqual(a.Gate, b.Gate)
 }
@@ -41,7 +41,7 @@ func TestWriteYAMLSaysWhereValuesComeFrom(t *testing.T) {
 	}
 	for _, want := range []string{
 		"data: sluice-data # default\n",
-		"http: :9000 # flag --http\n",
+		"http: [':9000'] # flag --http\n",
 		"log:\n  level: info # default\n",
 		"pprof: false # default\n",
 		"disk_reserve: 256MiB # default\n",

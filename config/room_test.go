@@ -217,7 +217,7 @@ func TestGateFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Gate.HTTP != config.DefaultGate || c.Gate.Room != "shop" || c.Gate.Upstream != "http://a:1" || c.HTTP != ":9" || c.State != "redis://b" || c.Room.TrustedProxies.String() != "::1" {
+	if c.Gate.HTTP != config.DefaultGate || c.Gate.Room != "shop" || c.Gate.Upstream != "http://a:1" || c.HTTP.String() != ":9" || c.State != "redis://b" || c.Room.TrustedProxies.String() != "::1" {
 		t.Errorf("got %+v", c)
 	}
 	if source := c.Source("gate.room"); source != "flag --room" {

@@ -28,10 +28,10 @@ func (c *Config) processSettings() []Setting {
 	return []Setting{
 		{Key: "data", field: &c.DataDir, Default: "sluice-data", check: checkPath, gateFlag: sameFlag, migrateFlag: "from",
 			Usage: "directory of everything durable, made if it is missing; one process at a time"},
-		{Key: "http", field: &c.HTTP, Default: "127.0.0.1:8080", check: checkAddress, gateFlag: sameFlag,
-			Usage: "address to serve HTTP at, host:port; without accounts anybody who reaches it may use the API, so others than this machine need access.admin_token with TLS, tls.client_ca_file or insecure_listen"},
-		{Key: "public", field: &c.Public, Default: Off, gateFlag: sameFlag, check: orWord(Off, checkAddress, `host:port, such as 127.0.0.1:8081, or "off"`),
-			Usage: "address of the part of HTTP that is for the public, host:port: places in rooms, lotteries, the keys that verify passes, /healthz, and nothing for operators; off: none"},
+		{Key: "http", field: &c.HTTP, Default: "127.0.0.1:8080", check: checkListeners("8080", "8443", ""), gateFlag: sameFlag,
+			Usage: "address to serve HTTP at, host:port, with TLS if tls.cert_file is set; or several, each with a name and plain or tls: internal=plain://127.0.0.1:8080, public=tls://0.0.0.0:8443. Without accounts anybody who reaches it may use the API, so others than this machine need access.admin_token with TLS, tls.client_ca_file or insecure_listen"},
+		{Key: "public", field: &c.Public, Default: Off, gateFlag: sameFlag, check: orWord(Off, checkListeners("8081", "8444", `, or "off"`), ""),
+			Usage: "address of the part of HTTP that is for the public, host:port, or several, as of http: places in rooms, lotteries, the keys that verify passes, /healthz, and nothing for operators; off: none"},
 		{Key: "http_hosts", field: &c.HTTPHosts, check: each(orWord("*", checkHost, "")), gateFlag: sameFlag,
 			Usage: "names that requests to http may ask for, besides addresses, localhost and the names in the settings of addresses, such as sluice.internal; *: any, which lets a page of any site call the API by a name of its own"},
 		{Key: "insecure_listen", field: &c.InsecureListen, gateFlag: sameFlag,
@@ -132,7 +132,7 @@ func (c *Config) clusterSettings() []Setting {
 		{Key: "cluster.advertise", field: &k.Advertise, check: optional(checkHostPort),
 			Usage: "host:port that the other nodes connect to; without it: cluster.listen"},
 		{Key: "cluster.advertise_http", field: &k.AdvertiseHTTP, Default: advertiseAuto, check: orWord(advertiseAuto, checkHostPort, ""),
-			Usage: "host:port at which operators reach the HTTP of this node, as GET /v1/cluster names it; auto: that of http, with the host that Kafka clients connect to where http listens on all addresses"},
+			Usage: "host:port at which operators reach the HTTP of this node, as GET /v1/cluster names it; auto: that of http, the first that others than this machine reach, with the host that Kafka clients connect to where http listens on all addresses"},
 		{Key: "cluster.peers", field: &k.Peers, flag: "peers", check: each(checkHostPort),
 			Usage: "host:port of the nodes of the cluster, for cluster.listen; this node may be among them"},
 		{Key: "cluster.secret", field: &k.Secret, Secret: true,
@@ -153,7 +153,7 @@ func (c *Config) clusterSettings() []Setting {
 func (c *Config) topicSettings() []Setting {
 	t := &c.Topic
 	return []Setting{
-		{Key: "kafka", field: &t.Kafka, Default: "127.0.0.1:9092", check: orWord(Off, checkListeners, ""),
+		{Key: "kafka", field: &t.Kafka, Default: "127.0.0.1:9092", check: orWord(Off, checkListeners("9092", "9093", `, or "off"`), ""),
 			Usage: "address to serve Kafka clients at, host:port, with TLS if tls.cert_file is set; or several, each with a name and plain or tls: internal=plain://127.0.0.1:9092, public=tls://0.0.0.0:9093; nodes of a cluster connect to the first. off: no topics. Without accounts anybody who reaches it may read and write them, so others than this machine need access.admin_token with TLS, tls.client_ca_file or insecure_listen"},
 		{Key: "topic.advertise", field: &t.Advertise, Default: advertiseAuto, check: orWord(advertiseAuto, each(checkAdvertised), ""),
 			Usage: "host:port that Kafka clients are told to connect to; with names, those who came through the listener of that name: public=broker.example.com:9093; auto, and for listeners that are not named: the address that they have connected to"},

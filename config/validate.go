@@ -28,7 +28,7 @@ func (c *Config) validate() error {
 	if err := c.validateRoom(); err != nil {
 		return err
 	}
-	if c.Public != Off && c.State.IsOff() {
+	if c.Public.String() != Off && c.State.IsOff() {
 		return c.wrong("public", "what is public is of rooms: want another state than off")
 	}
 	if err := c.validateTLS(); err != nil {

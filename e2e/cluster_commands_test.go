@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"os/exec"
 	"slices"
 	"strings"
@@ -47,6 +48,7 @@ func TestCommandsWithADeadNode(t *testing.T) {
 		sluice("", append(consume, "--group", fmt.Sprint("group", group))...)
 	}
 	checkSpread(t, by)
+	resetByDashboards(t, c)
 
 	if p := by.refuses("POST", "/v1/backup", "", "", http.StatusConflict); !strings.Contains(p.Detail, "replicas") {
 		t.Errorf("a node refuses a backup with %q", p.Detail)
@@ -74,6 +76,30 @@ func TestCommandsWithADeadNode(t *testing.T) {
 	slices.Sort(want)
 	equal(t, "read", got, want)
 	changeWithADeadNode(t, sluice, consume)
+}
+
+// resetByDashboards moves a group by the dashboard of each node: to the start, as its preview says, and back to the end.
+func resetByDashboards(t *testing.T, c *nodes) {
+	t.Helper()
+	for i, node := range c.all {
+		name := fmt.Sprint("group", i)
+		for _, move := range []struct{ to, preview, lag string }{
+			{"start", "600 records are read again", `"lag":600,"members"`}, {"end", "600 are skipped", `"lag":0,"members"`},
+		} {
+			until.True(t, "the dashboard previews "+move.to, func() bool {
+				a, err := node.do("GET", "/ui/topics/reset?name="+name+"&topic=orders&to="+move.to, "", nil)
+				return err == nil && a.status == http.StatusOK && strings.Contains(string(a.body), move.preview)
+			})
+			form := url.Values{"do": {"reset_group"}, "name": {name}, "value": {move.to + " orders"}}.Encode()
+			until.True(t, "the dashboard resets to the "+move.to, func() bool {
+				a, err := node.do("POST", "/ui/act", "application/x-www-form-urlencoded", []byte(form))
+				return err == nil && a.status == http.StatusOK
+			})
+			if described := c.sluice(node, "group", "describe", name, "--json"); !strings.Contains(described, move.lag) {
+				t.Errorf("node %d has moved %s to the %s: %s", i+1, name, move.to, described)
+			}
+		}
+	}
 }
 
 // checkSpread waits until the last node leads partitions, and logs leaders and coordinators.

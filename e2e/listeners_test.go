@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -88,6 +89,49 @@ func TestListenersOfOneServer(t *testing.T) {
 			return len(seen) == i+1
 		})
 	}
+}
+
+// One server has HTTP without TLS for this machine, and with TLS beside it, for operators and for the public. Both ask for a token, and
+// end when the server does.
+func TestHTTPListenersOfOneServer(t *testing.T) {
+	t.Parallel()
+	authority := certtest.New(t)
+	own, free := authority.Issue("server"), ports.Addrs(t, 3)
+	s := withAccounts(t, "--tls-cert-file", own.Cert, "--tls-key-file", own.Key)
+	s.args = append(s.args, "--http", fmt.Sprintf("inner=plain://%s,outer=tls://%s", s.addr, free[0]), "--public", fmt.Sprintf("inner=plain://%s,outer=tls://%s", free[1], free[2]))
+	s.start()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: authority.Client()}}
+	defer client.CloseIdleConnections()
+	for _, test := range []struct {
+		url, token string
+		want       int
+	}{
+		{"http://" + s.addr + "/v1/tenants/acme", adminToken, http.StatusOK},
+		{"https://" + free[0] + "/v1/tenants/acme", adminToken, http.StatusOK},
+		{"http://" + s.addr + "/v1/tenants/acme", "", http.StatusUnauthorized},
+		{"https://" + free[0] + "/v1/tenants/acme", "", http.StatusUnauthorized},
+		{"http://" + free[0] + "/healthz", "", http.StatusBadRequest},
+		{"https://" + free[0] + "/readyz", "", http.StatusOK},
+		{"http://" + free[1] + "/healthz", "", http.StatusOK},
+		{"https://" + free[2] + "/healthz", "", http.StatusOK},
+		{"https://" + free[2] + "/metrics", adminToken, http.StatusNotFound},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, test.url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.token != "" {
+			request.Header.Set("Authorization", "Bearer "+test.token)
+		}
+		until.Succeeds(t, fmt.Sprint(test.url, " is answered ", test.want), func() error {
+			a, err := send(client, request)
+			if err == nil && a.status != test.want {
+				err = fmt.Errorf("%d %s", a.status, a.body)
+			}
+			return err
+		})
+	}
+	s.terminate()
 }
 
 // Three nodes with accounts tell the clients of each listener its addresses at all of them. The nodes themselves, which publish the

@@ -42,3 +42,27 @@ func TestFrontSpeaksTLS(t *testing.T) {
 		t.Errorf("%q, %v, want HTTP/2.0", body, err)
 	}
 }
+
+// A further listener serves what the first does, to those who have the right to it.
+func TestAFurtherListener(t *testing.T) {
+	certified := httptest.NewTLSServer(http.NotFoundHandler())
+	defer certified.Close()
+	known, _ := accounts(t)
+	s := NewServer(Options{Addr: "127.0.0.1:0", Accounts: known, Logger: quiet()})
+	other := s.NewListener("http outer", "127.0.0.1:0", &tls.Config{Certificates: certified.TLS.Certificates})
+	plain, secure := start(t, s), strings.Replace(start(t, other), "http:", "https:", 1)
+	client := certified.Client()
+	defer client.CloseIdleConnections()
+	for _, at := range []string{plain, secure} {
+		for path, want := range map[string]int{"/healthz": http.StatusOK, "/metrics": http.StatusUnauthorized} {
+			response, err := client.Get(at + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if response.StatusCode != want {
+				t.Errorf("%s%s: %d, want %d", at, path, response.StatusCode, want)
+			}
+		}
+	}
+}

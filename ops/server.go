@@ -125,6 +125,15 @@ func (s *Server) NewPublic(options Options) *Server {
 	return front
 }
 
+// NewListener returns a server of all that this one serves, at another address, with TLS or without.
+func (s *Server) NewListener(name, addr string, secure *tls.Config) *Server {
+	options := s.options
+	options.Name, options.Addr, options.TLS = name, addr, secure
+	other := newServer(options)
+	other.handler, other.guard = s.handler, s.guard
+	return other
+}
+
 func newServer(options Options) *Server {
 	options.Name = cmp.Or(options.Name, "http")
 	if options.Logger == nil {

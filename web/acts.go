@@ -120,7 +120,7 @@ func refused(err error) error {
 	var transition *bulk.TransitionError
 	var unfinished *bulk.UnfinishedError
 	var run *bulk.RunError
-	for _, busy := range []error{topic.ErrNodeInUse, topic.ErrInvalidReplicas, group.ErrUnknownMember} {
+	for _, busy := range []error{topic.ErrNodeInUse, topic.ErrInvalidReplicas, group.ErrUnknownMember, group.ErrGroupNotEmpty, group.ErrOtherProtocol} {
 		if errors.Is(err, busy) {
 			return &statusError{http.StatusConflict, err}
 		}

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -9,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sluice-project/sluice/bulk"
@@ -337,8 +335,8 @@ type tenantRow struct {
 	Name, To                   string
 	Weight, Limit, Concurrency string
 	Rate, Share                string
-	Most                       string // its quotas
-	Part                       int64  // of 1,000
+	Stored, Most               []string // what it has stored, and its quotas
+	Part                       int64    // of 1,000
 }
 
 type tenantList struct {
@@ -360,12 +358,16 @@ func (d *Dashboard) tenants(r *request) (string, any, error) {
 	now, before := d.history.minute()
 	all := rate(now, before, total("bulk_action_jobs_total"))
 	names, next := r.cut(union(maps.Keys(settings.Tenants), maps.Keys(now.labeled["bulk_action_jobs_total"])))
+	stored, err := d.options.Bulk.StoredOf(r.Context(), names)
+	if err != nil && !errors.Is(err, bulk.ErrUnavailable) {
+		return "", nil, err
+	}
 	for _, name := range names {
 		t := settings.Tenants[name].WithDefaults()
 		jobs := rate(now, before, of("bulk_action_jobs_total", name))
 		row := tenantRow{
 			Name: name, To: "bulk?" + url.Values{"tenant": {name}}.Encode(), Weight: decimal(t.Weight), Limit: limit(t.RequestsPerSecond),
-			Concurrency: limit(float64(t.Concurrency)), Rate: decimal(jobs), Share: "–", Most: r.quotas(&t),
+			Concurrency: limit(float64(t.Concurrency)), Rate: decimal(jobs), Share: "–", Stored: r.stored(stored[name]), Most: r.stored(bulk.Stored{Actions: t.MaxActions, Jobs: t.MaxJobs, Bytes: t.MaxBytes}),
 		}
 		if all > 0 {
 			row.Part = int64(1000 * jobs / all)
@@ -377,19 +379,18 @@ func (d *Dashboard) tenants(r *request) (string, any, error) {
 	return r.t("bulk.tenants"), list, nil
 }
 
-// quotas shows the most that a tenant may have stored.
-func (r *request) quotas(t *bulk.Tenant) string {
-	var parts []string
-	if t.MaxActions > 0 {
-		parts = append(parts, r.t("tenant.actions", number(t.MaxActions)))
+// stored shows what a tenant has stored, or may have, without what is 0.
+func (r *request) stored(s bulk.Stored) (parts []string) {
+	if s.Actions > 0 {
+		parts = append(parts, r.t("tenant.actions", number(s.Actions)))
 	}
-	if t.MaxJobs > 0 {
-		parts = append(parts, r.t("tenant.jobs", number(t.MaxJobs)))
+	if s.Jobs > 0 {
+		parts = append(parts, r.t("tenant.jobs", number(s.Jobs)))
 	}
-	if t.MaxBytes > 0 {
-		parts = append(parts, size(t.MaxBytes))
+	if s.Bytes > 0 {
+		parts = append(parts, size(s.Bytes))
 	}
-	return cmp.Or(strings.Join(parts, ", "), "–")
+	return parts
 }
 
 // limit shows a limit, of which 0 is none.

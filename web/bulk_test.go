@@ -22,6 +22,7 @@ type fakeBulk struct {
 	why      engine.Explanation
 	settings bulk.Settings
 	rate     float64
+	stored   map[string]bulk.Stored
 	load     engine.FoundLoad
 	forces   []engine.Workforce
 	planned  []bulk.Schedule
@@ -72,7 +73,10 @@ func (f *fakeBulk) Why(context.Context, string, int64) (engine.Explanation, erro
 func (f *fakeBulk) EstimatedFinish(string) time.Time                               { return time.Time{} }
 func (f *fakeBulk) Settings(context.Context) (bulk.Settings, error)                { return f.settings, nil }
 func (f *fakeBulk) FoundRate(context.Context, string) (float64, error)             { return f.rate, nil }
-func (f *fakeBulk) FoundLoad(string) engine.FoundLoad                              { return f.load }
+func (f *fakeBulk) StoredOf(context.Context, []string) (map[string]bulk.Stored, error) {
+	return f.stored, f.err
+}
+func (f *fakeBulk) FoundLoad(string) engine.FoundLoad { return f.load }
 
 func (f *fakeBulk) act(verb, id string) (bulk.Action, error) {
 	f.did = append(f.did, verb+" "+id)
@@ -214,14 +218,21 @@ func TestActionShowsItsCountsWhyItWaitsAndItsFailures(t *testing.T) {
 }
 
 func TestTenantsAndTargets(t *testing.T) {
-	f := &fakeBulk{rate: 12.5, load: engine.FoundLoad{Concurrency: 9, DownSince: time.Now().Add(-time.Minute)}, settings: bulk.Settings{
+	f := &fakeBulk{rate: 12.5, stored: map[string]bulk.Stored{hostile: {Actions: 4, Jobs: 20, Bytes: 1 << 20}}, load: engine.FoundLoad{Concurrency: 9, DownSince: time.Now().Add(-time.Minute)}, settings: bulk.Settings{
 		Tenants: map[string]bulk.Tenant{hostile: {Weight: 3, RequestsPerSecond: 50, MaxActions: 5, MaxJobs: 1000, MaxBytes: 1 << 30}},
 		Targets: map[string]bulk.TargetLimits{"mail": {Auto: true, URLPrefix: "https://mail.example/", Secrets: []string{"whsec_secret"}}},
 	}}
 	metrics := newFixture()
 	metrics.jobs.WithLabelValues("acme", "succeeded").Add(10)
 	d := newTest(t, Options{Bulk: f, Metrics: metrics.registry})
-	says(t, text(t, d, "/ui/bulk/tenants"), hostile+" – 0 3 50 – 5 actions, 1,000 jobs, 1 GiB", "acme – 0 1 – – –")
+	says(t, text(t, d, "/ui/bulk/tenants"), hostile+" – 0 3 50 – actions: 4 jobs: 20 1 MiB actions: 5 jobs: 1,000 1 GiB", "acme – 0 1 – – – –")
+	f.stored, f.err = nil, bulk.ErrUnavailable // they are shown without
+	says(t, text(t, d, "/ui/bulk/tenants"), hostile+" – 0 3 50 – – actions: 5")
+	f.err = bulk.ErrBroken
+	if w := ask(d, "GET", "/ui/bulk/tenants", ""); w.Code < 500 {
+		t.Errorf("a store that is broken: %d", w.Code)
+	}
+	f.err = nil
 	page := text(t, d, "/ui/bulk/targets")
 	says(t, page, "mail down for 60 s 13 found 9 found https://mail.example/")
 	if strings.Contains(page, "whsec") {

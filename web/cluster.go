@@ -14,6 +14,7 @@ type nodeRow struct {
 	ID                      int32
 	Here, Alive, Draining   bool
 	Kafka, HTTP, Rack       string
+	Listeners               map[string]string
 	Leads, Replicas, Behind int
 	Acts                    []link
 }
@@ -58,7 +59,7 @@ func (d *Dashboard) nodes(r *request, page *clusterPage) {
 	page.ID = topics.ClusterID()
 	index := map[int32]int{}
 	for _, n := range topics.Nodes() {
-		row := nodeRow{ID: n.ID, Here: n.ID == topics.Node(), Alive: n.Alive, Draining: n.Draining, HTTP: n.HTTP, Rack: n.Rack}
+		row := nodeRow{ID: n.ID, Here: n.ID == topics.Node(), Alive: n.Alive, Draining: n.Draining, HTTP: n.HTTP, Rack: n.Rack, Listeners: n.Listeners}
 		if n.Port > 0 {
 			row.Kafka = net.JoinHostPort(n.Host, strconv.Itoa(int(n.Port)))
 		}

@@ -80,7 +80,7 @@ type groupPage struct {
 	// Node coordinates the group, if it is another one.
 	Node     int32
 	NodeLink string
-	// Name and Topics are for a reset; there are none if the sender may not, or the group has members.
+	// Name and Topics are for a reset; there are none if the sender may not, or this node knows that the group has members.
 	Name   string
 	Topics []string
 }
@@ -110,7 +110,7 @@ func (d *Dashboard) consumerGroup(r *request) (string, any, error) {
 		page.Members = page.Members[:len(page.Members)-page.More]
 	}
 	page.lags(r, lags)
-	if page.NodeLink == "" && len(page.Members) == 0 && may(r.Context(), resetRight) {
+	if len(page.Members) == 0 && may(r.Context(), resetRight) {
 		for _, lag := range lags { // which are in the order of topics
 			if n := len(page.Topics); n == 0 || page.Topics[n-1] != lag.Topic {
 				page.Topics = append(page.Topics, lag.Topic)

@@ -23,6 +23,7 @@ type Bulk interface {
 	Why(ctx context.Context, id string, index int64) (engine.Explanation, error)
 	EstimatedFinish(id string) time.Time
 	Settings(ctx context.Context) (bulk.Settings, error)
+	StoredOf(ctx context.Context, tenants []string) (map[string]bulk.Stored, error)
 	FoundRate(ctx context.Context, target string) (float64, error)
 	FoundLoad(target string) engine.FoundLoad
 
@@ -59,6 +60,8 @@ type Topics interface {
 	Groups() *group.Groups
 	AwaitReplicas(ctx context.Context, partitions []*broker.Partition)
 	GroupLag(ctx context.Context, name string) ([]broker.Lag, error)
+	PlanReset(ctx context.Context, name, topic string, at int64) ([]broker.Moved, error)
+	ResetGroup(ctx context.Context, name, topic string, at int64) error
 	ClusterID() string
 	Node() int32
 	Nodes() []topic.Node

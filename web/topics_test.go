@@ -274,9 +274,11 @@ func TestNodesAreDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
 		create(t, b, "orders", 3)
-		n := &nodesOf{Broker: b, nodes: []topic.Node{{ID: b.Node(), Alive: true}, {ID: 7, Draining: true}}}
+		n := &nodesOf{Broker: b, nodes: []topic.Node{{ID: b.Node(), Alive: true, Advertised: topic.Advertised{
+			Host: "10.0.0.1", Port: 9092, Listeners: map[string]string{"public": "", "internal": "10.0.0.1:9092"},
+		}}, {ID: 7, Draining: true, Advertised: topic.Advertised{Host: "10.0.0.7", Port: 9092}}}}
 		d := newTest(t, Options{Topics: n})
-		says(t, text(t, d, "/ui/cluster"), "alive this server 3 3 0 Drain", "does not answer draining 0 0 0 End draining")
+		says(t, text(t, d, "/ui/cluster"), "alive this server internal 10.0.0.1:9092 public auto 3 3 0 Drain", "does not answer draining 10.0.0.7:9092 0 0 0 End draining")
 		here := fmt.Sprint(b.Node())
 		says(t, text(t, d, "/ui/act?do=drain_node&name="+here), "Node "+here+" gives its 3 replicas to other nodes, the 3 included that it leads")
 		says(t, text(t, d, "/ui/act?do=resume_node&name=7"), "Node 7 may get replicas again")

@@ -166,6 +166,7 @@ var korean = map[string]string{
 	"tenant.share":      "최근 1분의 몫",
 	"tenant.rate":       "초당 작업",
 	"tenant.weight":     "가중치",
+	"tenant.stored":     "저장됨",
 	"tenant.most":       "저장 한도",
 	"tenant.actions":    "액션 %s",
 	"tenant.jobs":       "작업 %s",

@@ -62,6 +62,8 @@ type Engine interface {
 
 	Settings(ctx context.Context) (bulk.Settings, error)
 	Set(ctx context.Context, change bulk.SettingsChange) error
+	// StoredOf is what counts in the quotas of tenants.
+	StoredOf(ctx context.Context, tenants []string) (map[string]bulk.Stored, error)
 	// FoundRate is the rate that was found for a target whose rate is auto.
 	FoundRate(ctx context.Context, target string) (float64, error)
 	// FoundLoad is what was found out about a target of webhooks.

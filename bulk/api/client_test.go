@@ -142,8 +142,12 @@ func TestClientSettings(t *testing.T) {
 	c := f.connect()
 	ctx := t.Context()
 	tenant := wire.Tenant{BasePriority: 5, Weight: 2, RequestsPerSecond: 10, MaxActions: 3, MaxJobs: 1e6, MaxBytes: 1 << 30}
-	must[wire.Tenant](t)(c.SetTenant(ctx, "a/b %", tenant))
-	if got := must[wire.Tenant](t)(c.Tenant(ctx, "a/b %")); !reflect.DeepEqual(got, tenant) {
+	must[wire.Tenant](t)(c.SetTenant(ctx, counted, tenant))
+	tenant.Stored = &wire.Stored{Actions: 1, Jobs: 20, Bytes: 300}
+	if got := must[wire.Tenant](t)(c.Tenant(ctx, counted)); !reflect.DeepEqual(got, tenant) {
+		t.Fatalf("%+v", got)
+	}
+	if got := must[wire.Tenant](t)(c.SetTenant(ctx, counted, tenant)); !reflect.DeepEqual(got, tenant) { // with what it cannot set
 		t.Fatalf("%+v", got)
 	}
 	if got := must[wire.Tenant](t)(c.SetTenant(ctx, "t", wire.Tenant{})); !reflect.DeepEqual(got, wire.Tenant{Weight: 1}) {

@@ -360,6 +360,17 @@ func (e *fakeEngine) HeldBack(a *bulk.Action) int64 {
 	return 0
 }
 
+// counted is the only tenant whose part of the store answers.
+const counted = "a/b %"
+
+// StoredOf counts what the tenant counted has stored.
+func (e *fakeEngine) StoredOf(_ context.Context, tenants []string) (map[string]bulk.Stored, error) {
+	if err := e.failure("StoredOf"); err != nil || tenants[0] != counted {
+		return nil, cmp.Or(err, bulk.ErrUnavailable)
+	}
+	return map[string]bulk.Stored{tenants[0]: {Actions: 1, Jobs: 20, Bytes: 300}}, nil
+}
+
 // FoundRate finds 41.5 of every target.
 func (e *fakeEngine) FoundRate(context.Context, string) (float64, error) {
 	return 41.5, e.failure("FoundRate")

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -42,7 +43,7 @@ func (s *server) tenant(ctx context.Context, in *inTenant) (*object[wire.Tenant]
 	if err != nil {
 		return nil, err
 	}
-	return tenantAnswer(settings.Tenants[in.ID].WithDefaults()), nil
+	return s.tenantAnswer(ctx, in.ID, settings.Tenants[in.ID].WithDefaults())
 }
 
 func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*object[wire.Tenant], error) {
@@ -57,10 +58,15 @@ func (s *server) setTenant(ctx context.Context, in *inSetTenant) (*object[wire.T
 	if err := s.engine.Set(ctx, bulk.SettingsChange{Name: in.ID, Tenant: &tenant}); err != nil {
 		return nil, err
 	}
-	return tenantAnswer(tenant), nil
+	return s.tenantAnswer(ctx, in.ID, tenant)
 }
 
-func tenantAnswer(t bulk.Tenant) *object[wire.Tenant] {
+// tenantAnswer returns what is set of a tenant, and what it has stored if that is known.
+func (s *server) tenantAnswer(ctx context.Context, name string, t bulk.Tenant) (*object[wire.Tenant], error) {
+	counts, err := s.engine.StoredOf(ctx, []string{name})
+	if err != nil && !errors.Is(err, bulk.ErrUnavailable) {
+		return nil, err
+	}
 	body := wire.Tenant{
 		BasePriority: t.BasePriority, Weight: t.Weight,
 		RequestsPerSecond: t.RequestsPerSecond, Concurrency: t.Concurrency, Pacing: string(t.Pacing), Keys: map[string]wire.KeyLimit{},
@@ -69,7 +75,10 @@ func tenantAnswer(t bulk.Tenant) *object[wire.Tenant] {
 	for expression, l := range t.Keys {
 		body.Keys[expression] = wire.KeyLimit{RequestsPerSecond: l.RequestsPerSecond, Concurrency: l.Concurrency, Pacing: string(l.Pacing), Cost: l.Cost}
 	}
-	return &object[wire.Tenant]{Body: body}
+	if stored, known := counts[name]; known {
+		body.Stored = &wire.Stored{Actions: stored.Actions, Jobs: stored.Jobs, Bytes: stored.Bytes}
+	}
+	return &object[wire.Tenant]{Body: body}, nil
 }
 
 type inTarget struct {

@@ -508,6 +508,11 @@ func (e *Engine) FoundRate(ctx context.Context, target string) (rate float64, er
 	return rate, err
 }
 
+// StoredOf returns what counts in the quotas of tenants; see bulk.Store.
+func (e *Engine) StoredOf(ctx context.Context, tenants []string) (map[string]bulk.Stored, error) {
+	return e.store.StoredOf(ctx, tenants)
+}
+
 // applySettings applies what the loops need of the settings.
 func (e *Engine) applySettings(ctx context.Context) error {
 	settings, err := e.store.Settings(ctx)

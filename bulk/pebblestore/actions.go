@@ -139,6 +139,21 @@ func (s *Store) storable(name string, more bulk.Stored) error {
 	return s.config.QuotaOf(&of.settings).Refuse(name, of.stored, more)
 }
 
+// StoredOf implements bulk.Store. Appends that are under way are counted.
+func (s *Store) StoredOf(_ context.Context, tenants []string) (map[string]bulk.Stored, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts := make(map[string]bulk.Stored, len(tenants))
+	for _, name := range tenants {
+		var stored bulk.Stored
+		if t := s.tenants[name]; t != nil {
+			stored = t.stored
+		}
+		counts[name] = stored
+	}
+	return counts, s.state
+}
+
 // reserve counts jobs that are about to be appended, unless they exceed the tenant's quota.
 func (s *Store) reserve(a *action, more bulk.Stored) error {
 	s.mu.Lock()

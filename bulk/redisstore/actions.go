@@ -102,6 +102,48 @@ func (s *Store) make(ctx context.Context, n uint64, claimed string) (created boo
 	return answer[0] == "done", nil
 }
 
+// StoredOf implements bulk.Store, with one exchange for each shard of the tenants.
+func (s *Store) StoredOf(ctx context.Context, tenants []string) (map[string]bulk.Stored, error) {
+	names := map[int][]string{}
+	for _, name := range tenants {
+		names[s.shardOf(name)] = append(names[s.shardOf(name)], name)
+	}
+	counts, errs := make(map[string]bulk.Stored, len(tenants)), []error(nil)
+	for shard, some := range names {
+		errs = append(errs, s.storedOn(ctx, shard, some, counts))
+	}
+	return counts, errors.Join(errs...)
+}
+
+// storedOn adds what tenants of a shard have stored.
+func (s *Store) storedOn(ctx context.Context, shard int, tenants []string, counts map[string]bulk.Stored) error {
+	if s.silent(shard) {
+		return fmt.Errorf("%w: shard %d", errSilent, shard)
+	}
+	keys := make([]string, len(tenants))
+	for i, name := range tenants {
+		keys[i] = s.shards[shard] + "t:" + name
+	}
+	found, err := ask(ctx, s, s.db.B().Mget().Key(keys...).Build(), asArray)
+	if err != nil {
+		return err
+	}
+	for i, name := range tenants {
+		var of struct{ Users, Jobs, Bytes int64 }
+		switch text, err := found[i].ToString(); {
+		case rueidis.IsRedisNil(err): // it has no unfinished action
+		case err != nil:
+			return err
+		default:
+			if err := json.Unmarshal([]byte(text), &of); err != nil {
+				return fmt.Errorf("redis: the counts of tenant %q: %w", name, err)
+			}
+		}
+		counts[name] = bulk.Stored{Actions: of.Users, Jobs: of.Jobs, Bytes: of.Bytes}
+	}
+	return nil
+}
+
 func quotaError(tenant, quota, value string) error {
 	most, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {

@@ -57,6 +57,7 @@ func calls(s *Store, id string, jobs []bulk.Job) map[string]func(context.Context
 		"Events":      func(ctx context.Context) error { _, _, err := s.Events(ctx); return err },
 		"Published":   func(ctx context.Context) error { return s.Published(ctx, numberBase) },
 		"Settings":    func(ctx context.Context) error { _, err := s.Settings(ctx); return err },
+		"StoredOf":    func(ctx context.Context) error { _, err := s.StoredOf(ctx, []string{"t"}); return err },
 		"Set": func(ctx context.Context) error {
 			return s.Set(ctx, bulk.SettingsChange{Name: "t", Tenant: &bulk.Tenant{Weight: 2}})
 		},

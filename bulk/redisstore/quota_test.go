@@ -3,8 +3,6 @@
 package redisstore
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,13 +132,9 @@ func (b *imported) compareStored() {
 		want[a.Tenant] = want[a.Tenant].Add(bulk.Stored{Actions: 1, Jobs: a.Received})
 	}
 	for tenant, stored := range want {
-		text, err := ask(b.t.Context(), s, s.db.B().Get().Key(s.shards[s.shardOf(tenant)]+"t:"+tenant).Build(), asText)
-		var has struct{ Users, Jobs int64 }
-		if err = cmp.Or(err, json.Unmarshal([]byte(text), &has)); err != nil {
-			b.t.Fatal(err)
-		}
-		if has.Users != stored.Actions || has.Jobs != stored.Jobs {
-			b.t.Fatalf("tenant %s counts %+v, want %+v", tenant, has, stored)
+		counts, err := s.StoredOf(b.t.Context(), []string{tenant})
+		if has := counts[tenant]; err != nil || has.Actions != stored.Actions || has.Jobs != stored.Jobs {
+			b.t.Fatalf("tenant %s counts %+v, %v; want %+v", tenant, has, err, stored)
 		}
 	}
 }

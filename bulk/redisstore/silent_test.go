@@ -212,6 +212,10 @@ func TestASilentShard(t *testing.T) {
 	if settings, err := s.Settings(t.Context()); err != nil || settings.Tenants["t"].Weight != 2 {
 		t.Errorf("settings are %+v, %v", settings, err)
 	}
+	counts, err := s.StoredOf(t.Context(), []string{tenantOn(s, 0), tenantOn(s, 1)})
+	if want := (bulk.Stored{Actions: 1, Jobs: 10, Bytes: counts[tenantOn(s, 1)].Bytes}); !errors.Is(err, bulk.ErrUnavailable) || len(counts) != 1 || counts[tenantOn(s, 1)] != want {
+		t.Errorf("tenants have stored %+v, %v; want %+v of the shard that answers, and bulk.ErrUnavailable", counts, err, want)
+	}
 	mend()
 	until.True(t, "the shard is back", func() bool { return waiting(t, s) == 3 })
 	if verdicts, err := s.Settle(t.Context(), settlements(bulk.Succeeded, held)); err != nil || verdicts[0] != bulk.Accepted {

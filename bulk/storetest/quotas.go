@@ -285,6 +285,9 @@ func (m *machine) compareStored(tenant string) {
 			stored.Bytes += int64(len(payload(id, int64(i))))
 		}
 	}
+	counts, err := m.store.StoredOf(ctx, []string{tenant, "nobody"})
+	m.must(err)
+	m.check(len(counts) == 2 && counts[tenant] == stored && counts["nobody"] == bulk.Stored{}, "the store counts %+v, want %+v of %s", counts, stored, tenant)
 	one := payload(probe.ID, 0)
 	most := stored.Add(bulk.Stored{Jobs: 1, Bytes: int64(len(one))})
 	for _, t := range []struct {
@@ -303,7 +306,7 @@ func (m *machine) compareStored(tenant string) {
 	}
 	m.model.actions[probe.ID].grow(1)
 	m.set(bulk.SettingsChange{Name: tenant, Tenant: &bulk.Tenant{MaxActions: stored.Actions}})
-	_, _, err := m.store.Create(ctx, spec("one more of "+tenant, tenant))
+	_, _, err = m.store.Create(ctx, spec("one more of "+tenant, tenant))
 	m.check(errors.As(err, new(*bulk.QuotaError)), "with %d unfinished actions, one more: %v", stored.Actions, err)
 	m.set(bulk.SettingsChange{Name: tenant, Tenant: &bulk.Tenant{}})
 }

@@ -70,10 +70,10 @@ func newPlant(t *testing.T) *plant {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	taken := ports.Take(t, 2)
+	taken := ports.Take(t, 3)
 	p := &plant{t, "http://127.0.0.1:" + strconv.Itoa(taken[0]), binary, "127.0.0.1:" + strconv.Itoa(taken[1])}
 	server := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "serve", "--data", t.TempDir(),
-		"--http", "127.0.0.1:"+strconv.Itoa(taken[0]), "--kafka", p.kafka)
+		"--http", "127.0.0.1:"+strconv.Itoa(taken[0]), "--kafka", fmt.Sprintf("inner=plain://%s,other=plain://127.0.0.1:%d", p.kafka, taken[2]))
 	server.Env = append(os.Environ(), "SLUICE_BULK_WEBHOOK_ALLOW=127.0.0.0/8", "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
 	server.Stderr = t.Output()
 	if err := server.Start(); err != nil {
@@ -161,7 +161,7 @@ func (p *plant) load() (action string) {
 	p.t.Cleanup(target.Close)
 	p.call("PUT", "/v1/targets/mail", `{"url_prefix":"`+target.URL+`/","requests_per_second":2}`, "")
 	p.call("PUT", "/v1/targets/billing", `{"url_prefix":"`+target.URL+`/","requests_per_second":"auto"}`, "")
-	p.call("PUT", "/v1/tenants/acme", `{"weight":3}`, "")
+	p.call("PUT", "/v1/tenants/acme", `{"weight":3,"max_actions":10,"max_jobs":100000,"max_bytes":1073741824}`, "")
 	p.call("PUT", "/v1/schedules/nightly", `{"cron":"0 3 * * *","time_zone":"Asia/Seoul","tenant":"acme","type":"echo","jobs":[1,"<script>alert(1)</script>"]}`, "")
 	p.call("POST", "/v1/jobs", `{"tenant":"acme","type":"remote","payload":1}`, "")
 	for _, a := range []struct{ tenant, target, path string }{{"acme", "billing", "bad"}, {"nordwind & sons", "mail", "ok"}} {

@@ -51,7 +51,7 @@ func TestExitCodes(t *testing.T) {
 func TestConfigPrintsSources(t *testing.T) {
 	t.Setenv("SLUICE_BULK_WORKERS", "7")
 	_, stdout, _ := sluice(t, "config", "--http", ":9000")
-	for _, want := range []string{"http: :9000 # flag --http\n", "workers: 7 # environment SLUICE_BULK_WORKERS\n"} {
+	for _, want := range []string{"http: [':9000'] # flag --http\n", "workers: 7 # environment SLUICE_BULK_WORKERS\n"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("sluice config lacks %q:\n%s", want, stdout)
 		}

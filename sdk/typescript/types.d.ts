@@ -440,6 +440,8 @@ export type Node = {
   id: number;
   /** Where Kafka clients reach it, host:port. */
   kafka: string;
+  /** The addresses of its Kafka listeners by name, host:port, that of kafka among them. Empty: clients are told the one that they have connected to. None if the listener has no name. */
+  listeners: { [key: string]: string };
   /** The URL of its HTTP interface. */
   http: string;
   /** Its rack; empty if none is set. */
@@ -754,6 +756,15 @@ export type Settings = {
   time_zone?: string;
 };
 
+export type Stored = {
+  /** Unfinished actions. */
+  actions: number;
+  /** Their jobs, done jobs among them. */
+  jobs: number;
+  /** The bytes of their payloads. */
+  bytes: number;
+};
+
 export type Target = {
   /** The target's name, by which it has limits, secrets and a prefix. Default: the URL's host:port. */
   name?: string;
@@ -801,6 +812,8 @@ export type Tenant = {
   pacing?: "window" | "smooth";
   /** Limits the attempts started for the tenant. Default 0: no limit of its own. */
   requests_per_second?: number;
+  /** What counts in these quotas now. Absent while the part of the store that counts it does not answer. A PUT ignores it. */
+  stored?: Stored;
   /** The tenant's share relative to other tenants. Default 1. */
   weight?: number;
 };

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,15 +21,29 @@ import (
 
 // Node is a node of the cluster.
 type Node struct {
-	ID       int32  `json:"id" doc:"Its number, from 1."`
-	Kafka    string `json:"kafka" doc:"Where Kafka clients reach it, host:port."`
-	HTTP     string `json:"http" doc:"The URL of its HTTP interface."`
-	Rack     string `json:"rack" doc:"Its rack; empty if none is set."`
-	Alive    bool   `json:"alive" doc:"It has sent a sign of life recently."`
-	Draining bool   `json:"draining" doc:"It gets no new replicas, and its replicas move to other nodes."`
-	Leads    int    `json:"leads" doc:"Partitions that it leads."`
-	Replicas int    `json:"replicas" doc:"Partitions that it keeps a replica of."`
-	Behind   int    `json:"behind" doc:"Those of them that are not in sync or cannot be reached."`
+	ID        int32             `json:"id" doc:"Its number, from 1."`
+	Kafka     string            `json:"kafka" doc:"Where Kafka clients reach it, host:port."`
+	Listeners map[string]string `json:"listeners" nullable:"false" doc:"The addresses of its Kafka listeners by name, host:port, that of kafka among them. Empty: clients are told the one that they have connected to. None if the listener has no name."`
+	HTTP      string            `json:"http" doc:"The URL of its HTTP interface."`
+	Rack      string            `json:"rack" doc:"Its rack; empty if none is set."`
+	Alive     bool              `json:"alive" doc:"It has sent a sign of life recently."`
+	Draining  bool              `json:"draining" doc:"It gets no new replicas, and its replicas move to other nodes."`
+	Leads     int               `json:"leads" doc:"Partitions that it leads."`
+	Replicas  int               `json:"replicas" doc:"Partitions that it keeps a replica of."`
+	Behind    int               `json:"behind" doc:"Those of them that are not in sync or cannot be reached."`
+}
+
+// KafkaAddresses returns where Kafka clients reach the node, as people read it: one address, or that of each listener after
+// its name, by name. "auto" is the one that a client has connected to.
+func (n *Node) KafkaAddresses() string {
+	if len(n.Listeners) == 0 {
+		return n.Kafka
+	}
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(n.Listeners)) {
+		texts = append(texts, name+" "+cmp.Or(n.Listeners[name], "auto"))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // Cluster is what a node knows of all nodes.
@@ -96,7 +112,10 @@ type outCluster struct{ Body Cluster }
 func (s *server) cluster(ctx context.Context, _ *struct{}) (*outCluster, error) {
 	out := &outCluster{Body: Cluster{ClusterID: s.broker.ClusterID(), Node: s.broker.Node(), Nodes: []Node{}}}
 	for _, n := range s.broker.Nodes() {
-		node := Node{ID: n.ID, HTTP: n.HTTP, Rack: n.Rack, Alive: n.Alive, Draining: n.Draining}
+		node := Node{ID: n.ID, HTTP: n.HTTP, Rack: n.Rack, Alive: n.Alive, Draining: n.Draining, Listeners: n.Listeners}
+		if node.Listeners == nil {
+			node.Listeners = map[string]string{}
+		}
 		if n.Port > 0 {
 			node.Kafka = net.JoinHostPort(n.Host, strconv.Itoa(int(n.Port)))
 		}

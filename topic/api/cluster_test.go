@@ -32,7 +32,7 @@ func startWebNodes(t *testing.T) []*webNode {
 	nodes := make([]*webNode, 3)
 	for i := range nodes {
 		store := cluster.Store(int32(i + 1))
-		broker, err := broker.New(store, topic.Config{Advertise: topic.Advertised{Host: "here", Port: 1}})
+		broker, err := broker.New(store, topic.Config{Advertise: topic.Advertised{Host: "here", Port: 1, Listeners: map[string]string{"inside": "here:1", "public": ""}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,6 +186,9 @@ func TestClusterOfThree(t *testing.T) {
 		}
 		return cluster.Node == 2 && len(cluster.Nodes) == 3 && cluster.Partitions == 3 && leads == 3 && replicas == 9 && cluster.Leaderless == 0
 	})
+	if _, body := nodes[0].ask(t, "GET", "/v1/cluster"); !strings.Contains(body, `"kafka":"here:1","listeners":{"inside":"here:1","public":""}`) {
+		t.Errorf("the listeners have names: %s", body)
+	}
 	for _, test := range []struct {
 		method, path string
 		header       []string

@@ -16,8 +16,8 @@ import (
 // asks the brokers that lead partitions, once, over the connections between nodes.
 
 // leaderRequest asks a node about the partitions that it leads: for the sizes of those of
-// all topics, for the ends of those of a topic, to end a transaction in one, to append dead letters
-// to one, to commit the offsets of a transaction to a group that it coordinates, for at most Limit of their
+// all topics, for the ends of those of a topic or their offsets at a time, to end a transaction in one, to append dead letters
+// to one, to commit the offsets of a transaction to a group that it coordinates, to reset such a group, for at most Limit of their
 // delayed records or, if that is 0, to cancel one of these.
 type leaderRequest struct {
 	Topic  string `json:"topic"`
@@ -25,16 +25,18 @@ type leaderRequest struct {
 	Cancel string `json:"cancel,omitempty"` // an id
 	Ends   bool   `json:"ends,omitempty"`
 	Sizes  bool   `json:"sizes,omitempty"`
+	At     *int64 `json:"at,omitempty"` // as in PlanReset
 
 	Mark    *markRequest    `json:"mark,omitempty"`
 	Commit  *commitRequest  `json:"commit,omitempty"`
 	Letters *lettersRequest `json:"letters,omitempty"`
+	Reset   *resetRequest   `json:"reset,omitempty"`
 }
 
 // leaderAnswer is the answer.
 type leaderAnswer struct {
 	Waiting  []delay.Waiting `json:"waiting,omitempty"`
-	Ends     map[int32]int64 `json:"ends,omitempty"` // high watermarks, by partition
+	Offsets  map[int32]int64 `json:"ends,omitempty"` // high watermarks, or what else was asked for, by partition
 	Sizes    Sizes           `json:"sizes,omitempty"`
 	NotFound bool            `json:"not_found,omitempty"`
 	Error    string          `json:"error,omitempty"`
@@ -177,7 +179,11 @@ func (b *Broker) answerLeader(ctx context.Context, data []byte) []byte {
 	case request.Sizes:
 		answer.Sizes = b.sizesHere(ctx)
 	case request.Ends:
-		answer.Ends, err = b.endsHere(request.Topic)
+		answer.Offsets, err = b.endsHere(request.Topic)
+	case request.At != nil:
+		answer.Offsets, err = b.offsetsHere(ctx, request.Topic, *request.At)
+	case request.Reset != nil:
+		answer.Offsets, err = b.resetHere(ctx, request.Topic, request.Reset)
 	case request.Mark != nil:
 		err = b.markHere(ctx, request.Topic, request.Mark)
 	case request.Commit != nil:

@@ -107,7 +107,7 @@ func (b *Broker) ends(ctx context.Context, name string) map[int32]int64 {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			maps.Copy(ends, answer.Ends)
+			maps.Copy(ends, answer.Offsets)
 		})
 	}
 	asking.Wait()

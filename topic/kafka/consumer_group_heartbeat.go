@@ -31,10 +31,19 @@ func (s *Server) consumerGroupHeartbeat(c *call, r *kmsg.ConsumerGroupHeartbeatR
 	if err = cmp.Or(err, invalid); err != nil {
 		return respond(s.consumerBeaten(r, group.ConsumerResult{}, err))
 	}
-	beating := s.broker.Groups().ConsumerHeartbeat(request)
+	return s.beat(c, request, func(result group.ConsumerResult, err error) kmsg.Response { return s.consumerBeaten(r, result, err) })
+}
+
+// beat makes a heartbeat, of the consumer protocol or of a share group. It has a span if it changes what the member has, or
+// cannot: a heartbeat without news, every few seconds, has none.
+func (s *Server) beat(c *call, request group.ConsumerHeartbeat, answered func(group.ConsumerResult, error) kmsg.Response) answer {
+	began, beating := time.Now(), s.broker.Groups().ConsumerHeartbeat(request)
 	return func(ctx context.Context) kmsg.Response {
 		result, err := beating.Wait(ctx)
-		return s.consumerBeaten(r, result, err)
+		if err != nil || request.Epoch <= group.JoinEpoch || result.Epoch != request.Epoch || result.Assigned != nil {
+			s.spans.Rebalanced(began, c.client, request.Group, cmp.Or(result.Member, request.Member), result.Epoch, err)
+		}
+		return answered(result, err)
 	}
 }
 

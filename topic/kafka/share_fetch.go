@@ -66,7 +66,7 @@ func (s *Server) shareFetch(c *call, r *kmsg.ShareFetchRequest) answer {
 		f.fill(response)
 		if s.spans != nil && f.found > 0 {
 			batch := f.batch(func(p *shared) bool { return p.got.Size > 0 })
-			s.spans.Polled(began, &batch)
+			s.spans.Polled(began, &batch, f.link)
 		}
 		return response
 	}
@@ -85,6 +85,15 @@ func (f *sharing) batch(of func(p *shared) bool) spans.Batch {
 		}
 	}
 	return batch
+}
+
+// link adds the traces of the records in the answer.
+func (f *sharing) link(links *spans.Links) {
+	for _, p := range f.parts {
+		link(links, p.got.Data, func(offset int64) bool {
+			return slices.ContainsFunc(p.got.Deliveries, func(d share.Delivery) bool { return d.First <= offset && offset <= d.Last })
+		})
+	}
 }
 
 // lockTime returns how long members of a group have records, in milliseconds.

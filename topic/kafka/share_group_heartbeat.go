@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"cmp"
-	"context"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -28,14 +27,10 @@ func (s *Server) shareGroupHeartbeat(c *call, r *kmsg.ShareGroupHeartbeatRequest
 	if err != nil {
 		return respond(s.shareBeaten(r, group.ConsumerResult{}, err))
 	}
-	beating := s.broker.Groups().ConsumerHeartbeat(group.ConsumerHeartbeat{
+	return s.beat(c, group.ConsumerHeartbeat{
 		Group: r.GroupID, Member: r.MemberID, Epoch: r.MemberEpoch, Share: true, Rack: orEmpty(r.RackID),
 		Client: c.client, Host: "/" + c.host, Topics: r.SubscribedTopicNames,
-	})
-	return func(ctx context.Context) kmsg.Response {
-		result, err := beating.Wait(ctx)
-		return s.shareBeaten(r, result, err)
-	}
+	}, func(result group.ConsumerResult, err error) kmsg.Response { return s.shareBeaten(r, result, err) })
 }
 
 func (s *Server) shareBeaten(r *kmsg.ShareGroupHeartbeatRequest, result group.ConsumerResult, err error) kmsg.Response {

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,9 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/storetest"
 )
 
@@ -35,16 +40,8 @@ func TestSpans(t *testing.T) {
 	end.TransactionalID, end.ProducerID, end.Commit = "pay", 1, true
 	ask[*kmsg.EndTxnResponse](p, 3, end)
 	joinAlone(p, 5, "workers")
-	ask[*kmsg.ShareGroupHeartbeatResponse](p, 1, newShareJoin("g", "x", "orders"))
-	for epoch, request := range []kmsg.Request{
-		newShareFetch(orders, "x", 0), newShareAcknowledge(orders, "x", 1, 0, 1, 1), newShareAcknowledge(orders, "x", 2, 0, 0, 1), // which it does not have any more
-	} {
-		if epoch == 0 {
-			ask[*kmsg.ShareFetchResponse](p, 2, request)
-		} else {
-			ask[*kmsg.ShareAcknowledgeResponse](p, 2, request)
-		}
-	}
+	consumers(p)
+	shareTwo(p, orders)
 
 	want := []string{
 		"send orders Unset operation.type=send operation.name=send sluice.kafka.acks=-1 system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders",
@@ -53,6 +50,10 @@ func TestSpans(t *testing.T) {
 		"poll orders Unset operation.type=receive operation.name=poll system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders",
 		"commit transaction Error system=kafka operation.name=commit client.id=test sluice.transaction.id=pay",
 		"rebalance workers Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=workers sluice.group.generation=1",
+		"rebalance readers Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=readers sluice.group.generation=1",
+		"rebalance readers Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=readers sluice.group.generation=-1",
+		"rebalance readers Error system=kafka operation.name=rebalance client.id=test consumer.group.name=readers sluice.group.generation=0",
+		"rebalance g Unset system=kafka operation.name=rebalance client.id=test consumer.group.name=g sluice.group.generation=1",
 		"poll orders Unset operation.type=receive operation.name=poll system=kafka client.id=test sluice.partitions=1 sluice.bytes=77 destination.name=orders consumer.group.name=g",
 		"settle orders Unset operation.type=settle operation.name=settle system=kafka client.id=test sluice.partitions=1 destination.name=orders consumer.group.name=g",
 		"settle orders Error operation.type=settle operation.name=settle system=kafka client.id=test sluice.partitions=1 destination.name=orders consumer.group.name=g",
@@ -70,4 +71,77 @@ func TestSpans(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the spans are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+}
+
+// A poll is linked to the traces of the records in its answer, each once, of a bounded number of them.
+func TestPollsAreLinkedToTheirRecords(t *testing.T) {
+	made := tracetest.NewInMemoryExporter()
+	b := startBroker(t, storetest.NewMemory(), sharesFromStart)
+	s := start(t, b, Options{TracerProvider: sdk.NewTracerProvider(sdk.WithSyncer(made))})
+	orders := create(t, b, "orders", 2)
+	p := dial(t, s)
+	parent := func(n int) string { return fmt.Sprintf("00-%032x-00f067aa0ba902b7-01", n) }
+	send := func(partition int32, options topic.BatchOptions, parents ...string) {
+		t.Helper()
+		records := make([]topic.Record, len(parents))
+		for i, text := range parents {
+			records[i] = topic.Record{Offset: int64(i), Value: []byte("x"), Headers: []topic.Header{{Key: "traceparent", Value: []byte(text)}}}
+		}
+		batch, err := topic.NewBatch(records, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		produced(p, 9, produceRequest("orders", partition, batch))
+	}
+	send(0, topic.BatchOptions{}, parent(1), parent(2), parent(3), parent(2), "neither", parent(0))
+	many := make([]string, 100)
+	for i := range many {
+		many[i] = parent(i + 1)
+	}
+	send(1, topic.BatchOptions{Codec: topic.CodecGzip}, slices.Repeat([]string{parent(200)}, 5)...)
+	send(1, topic.BatchOptions{}, many...)
+
+	linked := func() (traces []int64) {
+		for _, span := range made.GetSpans() {
+			for _, link := range span.Links {
+				id := link.SpanContext.TraceID()
+				traces = append(traces, int64(binary.BigEndian.Uint64(id[8:])))
+			}
+		}
+		made.Reset()
+		return traces
+	}
+	linked()
+	fetched(p, "orders", 1)
+	if got := linked(); !slices.Equal(got, []int64{2, 3}) {
+		t.Errorf("records from offset 1 on: linked to %v, want 2 and 3", got)
+	}
+	ask[*kmsg.ShareGroupHeartbeatResponse](p, 1, newShareJoin("g", "x", "orders"))
+	linked()
+	ask[*kmsg.ShareFetchResponse](p, 2, newShareFetch(orders, "x", 0))
+	if got := linked(); !slices.Equal(got, []int64{1, 2}) {
+		t.Errorf("two records of a share group: linked to %v, want 1 and 2", got)
+	}
+	ask[*kmsg.FetchResponse](p, 12, fetchRequest("orders", 1, 2))
+	if got := linked(); len(got) != 32 || got[0] != 1 || got[31] != 32 {
+		t.Errorf("many records behind compressed ones: linked to %v, want 1 to 32", got)
+	}
+}
+
+// consumers has a member of the consumer protocol join, stay, leave, and stay after it has left.
+func consumers(p *peer) {
+	ask[*kmsg.ConsumerGroupHeartbeatResponse](p, 1, newConsumerJoin("readers", "x", "orders"))
+	for _, epoch := range []int32{1, group.LeaveEpoch, 1} {
+		beat := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+		beat.Group, beat.MemberID, beat.MemberEpoch = "readers", "x", epoch
+		ask[*kmsg.ConsumerGroupHeartbeatResponse](p, 1, beat)
+	}
+}
+
+// shareTwo has a member of a share group join, fetch records, acknowledge them, and acknowledge one that it does not have any more.
+func shareTwo(p *peer, orders *broker.Topic) {
+	ask[*kmsg.ShareGroupHeartbeatResponse](p, 1, newShareJoin("g", "x", "orders"))
+	ask[*kmsg.ShareFetchResponse](p, 2, newShareFetch(orders, "x", 0))
+	ask[*kmsg.ShareAcknowledgeResponse](p, 2, newShareAcknowledge(orders, "x", 1, 0, 1, 1))
+	ask[*kmsg.ShareAcknowledgeResponse](p, 2, newShareAcknowledge(orders, "x", 2, 0, 0, 1))
 }

@@ -2,5 +2,5 @@
 // names and attributes are those of the semantic conventions for messaging, where there are any: docs/tracing.md has them.
 //
 // Each span is made when its work has ended, and is a trace of its own: the Kafka protocol has no field for the trace of a
-// request. A nil *Spans makes none, and costs nothing.
+// request. Those of records that are read are linked to the traces that the records name. A nil *Spans makes none, and costs nothing.
 package spans

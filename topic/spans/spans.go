@@ -75,10 +75,16 @@ func (s *Spans) Sent(began time.Time, b *Batch, acks int16, transaction string) 
 	end(span, b.Failed)
 }
 
-// Polled makes the span of a Fetch or ShareFetch request whose answer has records. It is as long as the request has waited for them.
-func (s *Spans) Polled(began time.Time, b *Batch) {
+// Polled makes the span of a Fetch or ShareFetch request whose answer has records. It is as long as the request has waited for them, and linked
+// to the traces of the records, which link adds.
+func (s *Spans) Polled(began time.Time, b *Batch, link func(*Links)) {
 	span := s.start("poll", b.Topic, began, trace.SpanKindServer)
 	if span.IsRecording() {
+		var links Links
+		link(&links)
+		for _, of := range links.found {
+			span.AddLink(trace.Link{SpanContext: of})
+		}
 		b.describe(span, semconv.MessagingOperationTypeReceive, semconv.MessagingOperationName("poll"))
 	}
 	end(span, b.Failed)
@@ -120,7 +126,8 @@ func (s *Spans) Ended(began time.Time, client, transaction string, commit bool, 
 	end(span, failed)
 }
 
-// Rebalanced makes the span of a member that joins a group of the classic protocol, as long as it has waited for the others.
+// Rebalanced makes the span of a member that joins a group of the classic protocol, as long as it has waited for the others, or of a
+// heartbeat of another group that changes what its member has; generation is then the member's epoch.
 func (s *Spans) Rebalanced(began time.Time, client, group, member string, generation int32, failed error) {
 	span := s.start("rebalance", group, began, trace.SpanKindServer)
 	if span.IsRecording() {
@@ -149,15 +156,18 @@ func (s *Spans) Delivered(began time.Time, topic string, partition int32, record
 	end(span, failed)
 }
 
+// background is the context of spans, which are all of a trace of their own.
+var background = context.Background()
+
 // start begins a span, whose name has no more than an operation where there is no subject.
 func (s *Spans) start(operation, subject string, began time.Time, kind trace.SpanKind) trace.Span {
 	if s == nil {
-		return trace.SpanFromContext(context.Background())
+		return trace.SpanFromContext(background)
 	}
 	if subject != "" {
 		operation += " " + legible(subject)
 	}
-	_, span := s.tracer.Start(context.Background(), operation, trace.WithTimestamp(began), trace.WithSpanKind(kind))
+	_, span := s.tracer.Start(background, operation, trace.WithTimestamp(began), trace.WithSpanKind(kind))
 	return span
 }
 

@@ -19,6 +19,16 @@ type Tenant struct {
 	MaxActions int64 `json:"max_actions,omitempty" minimum:"0" maximum:"1000000000000" doc:"The most unfinished actions, streams among them. Default 0: no bound."`
 	MaxJobs    int64 `json:"max_jobs,omitempty" minimum:"0" maximum:"1000000000000" doc:"The most jobs of unfinished actions, done jobs among them. Default 0: no bound."`
 	MaxBytes   int64 `json:"max_bytes,omitempty" minimum:"0" maximum:"100000000000000" doc:"The most bytes of payloads of unfinished actions. Default 0: no bound."`
+
+	// Stored is nil while it is not known.
+	Stored *Stored `json:"stored,omitempty" readOnly:"true" doc:"What counts in these quotas now. Absent while the part of the store that counts it does not answer. A PUT ignores it."`
+}
+
+// Stored counts what a tenant has stored.
+type Stored struct {
+	Actions int64 `json:"actions" doc:"Unfinished actions."`
+	Jobs    int64 `json:"jobs" doc:"Their jobs, done jobs among them."`
+	Bytes   int64 `json:"bytes" doc:"The bytes of their payloads."`
 }
 
 // KeyLimit limits the jobs of a tenant that have one key, each key for itself.

@@ -17,7 +17,7 @@ func newTenantCommand(connect connector) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "tenant NAME",
 		Short: "Show or set the share, the limits and the quotas of a tenant",
-		Long: `Show the settings of a tenant, after setting those that are given; others stay. Limits by
+		Long: `Show the settings of a tenant, and what it has stored, after setting those that are given; others stay. Limits by
 key are set over HTTP.
 
 Quotas bound what the tenant has stored: its unfinished actions, and all their jobs and
@@ -83,5 +83,9 @@ func spellTenant(t *wire.Tenant) string {
 			parts = append(parts, "at most "+term.Counted(quota.most, quota.noun))
 		}
 	}
-	return strings.Join(parts, ", ")
+	text := strings.Join(parts, ", ")
+	if has := t.Stored; has != nil {
+		text += fmt.Sprintf("; stored: %s, %s, %s", term.Counted(has.Actions, "unfinished action"), term.Counted(has.Jobs, "job"), term.Counted(has.Bytes, "byte"))
+	}
+	return text
 }

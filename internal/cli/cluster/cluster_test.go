@@ -30,6 +30,7 @@ func newFakeNodes() *fakeNodes {
 			Host: fmt.Sprint("10.0.0.", id), Port: 9092, HTTP: fmt.Sprintf("http://10.0.0.%d:8080", id), Rack: []string{"a", "b"}[id%2],
 		}})
 	}
+	f.nodes[3].Listeners = map[string]string{"public": "", "internal": "10.0.0.4:9092"}
 	return f
 }
 

@@ -55,7 +55,9 @@ func showCluster(ctx context.Context, c *remote.Client) error {
 		column{Header: "node", Cell: func(n *api.Node) string { return strconv.Itoa(int(n.ID)) }},
 		column{Header: "state", Words: true, Cell: nodeState},
 		column{Header: "rack", Words: true, Cell: func(n *api.Node) string { return term.Printable(n.Rack) }},
-		column{Header: "kafka", Words: true, Cell: func(n *api.Node) string { return term.Printable(n.Kafka) }},
+		column{Header: "kafka", Words: true, Cell: func(n *api.Node) string {
+			return term.Printable(n.KafkaAddresses())
+		}},
 		column{Header: "leads", Cell: func(n *api.Node) string { return humanize.Comma(int64(n.Leads)) }},
 		column{Header: "replicas", Cell: func(n *api.Node) string { return humanize.Comma(int64(n.Replicas)) }},
 		column{Header: "behind", Cell: func(n *api.Node) string { return humanize.Comma(int64(n.Behind)) }},

@@ -122,5 +122,5 @@ func instanceName(settings *config.Config) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the setting instance is not set, and the host has no name: %w", err)
 	}
-	return host + " " + settings.HTTP, nil
+	return host + " " + settings.HTTP.String(), nil
 }

@@ -108,9 +108,9 @@ func runGate(
 	if err != nil {
 		return err
 	}
-	services := slices.Concat(tracing.services, accounts.services, accounts.trail.services(), of.services, []lifecycle.Service{dashboard, server}, front.services, openPublic(settings, server, secure, bounds.connections, log),
+	services := slices.Concat(tracing.services, accounts.services, accounts.trail.services(), of.services, []lifecycle.Service{dashboard}, listeners(settings, server, secure), front.services, openPublic(settings, server, secure, bounds.connections, log),
 		[]lifecycle.Service{newSecrets(settings, load, log, accounts.secrets, of.secrets, front.secrets)})
 	log.Info("serving", "gate", settings.Gate.HTTP, "sites", len(settings.Gate.AllSites()), "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
-		"http", settings.HTTP, "state", settings.State.String(), "data", settings.DataDir)
+		"http", settings.HTTP.String(), "state", settings.State.String(), "data", settings.DataDir)
 	return lifecycle.Run(ctx, stopMargin, services...)
 }

@@ -36,9 +36,14 @@ func TestCheckListen(t *testing.T) {
 		"tokens over TLS": {
 			environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests", "SLUICE_TLS_CERT_FILE=listen_test.go", "SLUICE_TLS_KEY_FILE=listen_test.go"},
 		},
-		"tokens in the clear":              {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests"}, err: `environment SLUICE_HTTP: http: ":8080": others than this machine reach it, and their tokens would cross`},
-		"tokens, if allowed":               {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests", "SLUICE_INSECURE_LISTEN=true"}, warned: "http :8080"},
-		"plain on this machine beside TLS": {environ: tlsOf("SLUICE_KAFKA=inner=plain://127.0.0.1:9092,outer=tls://:9093", "SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests")},
+		"tokens in the clear":                   {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests"}, err: `environment SLUICE_HTTP: http: ":8080": others than this machine reach it, and their tokens would cross`},
+		"tokens, if allowed":                    {environ: []string{"SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests", "SLUICE_INSECURE_LISTEN=true"}, warned: "http :8080"},
+		"plain on this machine beside TLS":      {environ: tlsOf("SLUICE_KAFKA=inner=plain://127.0.0.1:9092,outer=tls://:9093", "SLUICE_HTTP=:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests")},
+		"plain http on this machine beside TLS": {environ: tlsOf("SLUICE_HTTP=inner=plain://127.0.0.1:8080,outer=tls://:8443", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests")},
+		"plain http on all beside TLS": {
+			environ: tlsOf("SLUICE_HTTP=inner=tls://127.0.0.1:8443,outer=plain://:8080", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests"),
+			err:     `environment SLUICE_HTTP: http: "outer=plain://:8080": others than this machine reach it, and their tokens would cross the network in the clear: want an address of this machine, such as 127.0.0.1:8080, or tls:// there with access.admin_token`,
+		},
 		"plain on all beside TLS": {
 			environ: tlsOf("SLUICE_KAFKA=inner=tls://127.0.0.1:9092,outer=plain://:9093", "SLUICE_ACCESS_ADMIN_TOKEN=an-admin-of-the-tests"),
 			err:     `environment SLUICE_KAFKA: kafka: "outer=plain://:9093": others than this machine reach it, and their tokens would cross the network in the clear: want an address of this machine, such as 127.0.0.1:9092, or tls:// there with access.admin_token`,

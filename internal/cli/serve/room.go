@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -89,20 +90,21 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 	return opened, nil
 }
 
-// openPublic returns the server of what is public of the API, if there is one. It answers
+// openPublic returns the servers of what is public of the API, one for each address. They answer
 // whatever host a request asks for, as a gate does: nothing there depends on who asks.
 func openPublic(settings *config.Config, server *ops.Server, secure *security, connections *connlimit.Limiter, log *slog.Logger) []lifecycle.Service {
-	if settings.Public == config.Off {
-		return nil
+	var all []lifecycle.Service
+	for _, l := range settings.PublicListeners() {
+		own := secure.of(l)
+		if own != nil { // visitors have no certificates
+			own = own.Clone()
+			own.ClientAuth, own.GetConfigForClient = tls.NoClientCert, nil
+		}
+		all = append(all, server.NewPublic(ops.Options{
+			Addr: l.Addr, Name: strings.TrimSpace("public " + l.Name), Hosts: []string{ops.AnyHost}, TLS: own, Connections: connections, Logger: log,
+		}))
 	}
-	own := secure.config
-	if own != nil { // visitors have no certificates
-		own = own.Clone()
-		own.ClientAuth, own.GetConfigForClient = tls.NoClientCert, nil
-	}
-	return []lifecycle.Service{server.NewPublic(ops.Options{
-		Addr: settings.Public, Name: "public", Hosts: []string{ops.AnyHost}, TLS: own, Connections: connections, Logger: log,
-	})}
+	return all
 }
 
 // openRoomStore opens the store that the settings name.

@@ -139,14 +139,15 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	// Services stop in reverse order: bulk and rooms publish to topics until they have stopped, and tracing sends the spans of all.
-	services := append(slices.Concat(tracing.services, accounts.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{dashboard, server}, openPublic(settings, server, secure, bounds.connections, log), gate.services),
+	services := append(slices.Concat(tracing.services, accounts.services, topics.services, bulk.services, rooms.services, []lifecycle.Service{dashboard}, listeners(settings, server, secure), openPublic(settings, server, secure, bounds.connections, log), gate.services),
 		newSecrets(settings, load, log, accounts.secrets, bulk.secrets, rooms.secrets, gate.secrets))
 	grace := max(0, settings.Bulk.ShutdownGrace) + stopMargin
 	if topics.member != nil {
 		services = append(services, topics.member)
 		grace += leaveTime
 	}
-	log.Info("serving", "http", settings.HTTP, "public", settings.Public, "kafka", settings.Topic.Kafka.String(), "data", settings.DataDir, "state", settings.State.String(), "gate", settings.Gate.HTTP)
+	log.Info("serving", "http", settings.HTTP.String(), "public", settings.Public.String(), "kafka", settings.Topic.Kafka.String(), "data", settings.DataDir,
+		"state", settings.State.String(), "gate", settings.Gate.HTTP)
 	return lifecycle.Run(ctx, grace, services...)
 }
 
@@ -194,6 +195,14 @@ type security struct {
 	check func(*tls.ConnectionState) error
 }
 
+// of returns the TLS of a listener; nil if it has none.
+func (s *security) of(l config.Listener) *tls.Config {
+	if !l.TLS {
+		return nil
+	}
+	return s.config
+}
+
 // openTLS returns TLS as the settings have it.
 func openTLS(settings *config.Config, log *slog.Logger) (*security, error) {
 	of, secure := &settings.TLS, &security{}
@@ -230,14 +239,24 @@ func openServer(settings *config.Config, accounts *accounts, secure *security, d
 		Total: settings.Connections, PerClient: settings.ConnectionsPerClient,
 		Exempt: slices.Concat(settings.Room.TrustedProxies.Prefixes(), settings.Gate.TrustedProxies.Prefixes()),
 	}, log)
+	first := settings.HTTPListeners()[0]
 	server := ops.NewServer(ops.Options{
-		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure.config, CheckCertificate: secure.check, Connections: connections, Load: load, Pprof: settings.Pprof, Accounts: accounts.known, Audit: accounts.trail.Trail, Logger: log,
+		Name: strings.TrimSpace("http " + first.Name), Addr: first.Addr, Hosts: settings.KnownHosts(), TLS: secure.of(first), CheckCertificate: secure.check, Connections: connections, Load: load, Pprof: settings.Pprof, Accounts: accounts.known, Audit: accounts.trail.Trail, Logger: log,
 	})
 	server.Registry().MustRegister(connections, disk)
 	server.Warn("disk", disk.Check)
 	api.Register(server.API(), accounts.known, log)
 	bundle.Register(server.API(), bundle.Source{Settings: inForce(settings), Failing: server.Failing, Log: tail, Logger: log})
 	return &bounds{connections, load, memory}, server
+}
+
+// listeners returns a server at each address of http, of which the first is given.
+func listeners(settings *config.Config, server *ops.Server, secure *security) []lifecycle.Service {
+	all := []lifecycle.Service{server}
+	for _, l := range settings.HTTPListeners()[1:] {
+		all = append(all, server.NewListener("http "+l.Name, l.Addr, secure.of(l)))
+	}
+	return all
 }
 
 // inForce returns the text of the settings in force, without secrets.

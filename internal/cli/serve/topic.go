@@ -119,11 +119,7 @@ func brokerSettings(settings *config.Config) topic.Config {
 func kafkaListeners(settings *config.Config, secure *security) []kafka.Listener {
 	var all []kafka.Listener
 	for _, of := range settings.Listeners() {
-		listener := kafka.Listener{Name: of.Name, Addr: of.Addr, Advertise: of.Advertise}
-		if of.TLS {
-			listener.TLS = secure.config
-		}
-		all = append(all, listener)
+		all = append(all, kafka.Listener{Name: of.Name, Addr: of.Addr, Advertise: of.Advertise, TLS: secure.of(of)})
 	}
 	return all
 }

@@ -478,6 +478,8 @@ class Node(TypedDict):
     id: int
     # Where Kafka clients reach it, host:port.
     kafka: str
+    # The addresses of its Kafka listeners by name, host:port, that of kafka among them. Empty: clients are told the one that they have connected to. None if the listener has no name.
+    listeners: dict[str, str]
     # The URL of its HTTP interface.
     http: str
     # Its rack; empty if none is set.
@@ -804,6 +806,15 @@ Settings = TypedDict(
 )
 
 
+class Stored(TypedDict):
+    # Unfinished actions.
+    actions: int
+    # Their jobs, done jobs among them.
+    jobs: int
+    # The bytes of their payloads.
+    bytes: int
+
+
 class Target(TypedDict):
     # The target's name, by which it has limits, secrets and a prefix. Default: the URL's host:port.
     name: NotRequired[str]
@@ -851,6 +862,8 @@ class Tenant(TypedDict):
     pacing: NotRequired[Literal["window", "smooth"]]
     # Limits the attempts started for the tenant. Default 0: no limit of its own.
     requests_per_second: NotRequired[float]
+    # What counts in these quotas now. Absent while the part of the store that counts it does not answer. A PUT ignores it.
+    stored: NotRequired[Stored]
     # The tenant's share relative to other tenants. Default 1.
     weight: NotRequired[float]
 

@@ -15,7 +15,8 @@ import (
 // AddPartitions raises the number of a topic's partitions to count. Records stay
 // where they are. The new partitions are placed on the given nodes, one list for each;
 // without lists they are spread, with as many replicas as the others have. Errors:
-// ErrNoTopic, ErrView, ErrInvalidPartitions, ErrInvalidReplicas, ErrInvalidAssignment.
+// ErrNoTopic, ErrView, ErrInvalidPartitions, ErrInvalidReplicas, ErrInvalidAssignment,
+// ErrQuota of the topic's owner.
 func (b *Broker) AddPartitions(ctx context.Context, name string, count int32, dryRun bool, on ...[]int32) error {
 	t, err := b.addPartitions(ctx, name, count, dryRun, on)
 	if err == nil && !dryRun {
@@ -27,6 +28,22 @@ func (b *Broker) AddPartitions(ctx context.Context, name string, count int32, dr
 func (b *Broker) addPartitions(ctx context.Context, name string, count int32, dryRun bool, on [][]int32) (*Topic, error) {
 	b.admin.Lock()
 	defer b.admin.Unlock()
+	if err := b.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	t, err := b.Topic(name)
+	if err != nil {
+		return nil, err
+	}
+	err = b.inTurn(ctx, t.owner, dryRun, func(turn []topic.Guard) error {
+		t, err = b.addOnce(ctx, name, count, dryRun, on, turn)
+		return err
+	})
+	return t, err
+}
+
+// addOnce is addPartitions within the turn of the topic's owner; ErrConflict if that has passed.
+func (b *Broker) addOnce(ctx context.Context, name string, count int32, dryRun bool, on [][]int32, turn []topic.Guard) (*Topic, error) {
 	if err := b.catchUp(ctx); err != nil {
 		return nil, err
 	}
@@ -51,7 +68,7 @@ func (b *Broker) addPartitions(ctx context.Context, name string, count int32, dr
 			return nil // an earlier attempt could not open them
 		}
 		return b.growMore(ctx, record, count, on)
-	})
+	}, turn...)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +90,9 @@ func (b *Broker) grow(ctx context.Context, record *catalog.Topic, count int32, r
 	}
 	if total, most := b.totalPartitions(), int(b.config.TotalPartitions); total+int(count-have) > most {
 		return fmt.Errorf("%w: all topics have %d, and %d more would exceed topic.total_partitions, %d: delete some, or raise it", topic.ErrTooManyPartitions, total, count-have, most)
+	}
+	if err := b.within(record.Owner, 0, int(count-have)); err != nil {
+		return err
 	}
 	sets, err := b.targets(ctx, have, count-have, replicas, on)
 	if err != nil {

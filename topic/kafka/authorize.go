@@ -40,6 +40,14 @@ func (c *call) may(request int16, of auth.Resource, name string) bool {
 	return c.principal == nil || c.principal.May(c.host, request, of, name)
 }
 
+// owner returns the owner of what the client creates; "" if that has none.
+func (c *call) owner() string {
+	if c.principal == nil {
+		return ""
+	}
+	return c.principal.Owner()
+}
+
 // topic returns a topic that the request is allowed for. Reading a view is reading its source.
 func (c *call) topic(name string) (*broker.Topic, error) {
 	if err := c.authorize(auth.Topic, name); err != nil {

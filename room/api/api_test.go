@@ -188,6 +188,7 @@ func TestEngineErrors(t *testing.T) {
 		{room.ErrConflict, 409, api.CodeConflict, "", false},
 		{room.ErrTooManyRooms, 409, api.CodeTooManyRooms, "", false},
 		{engine.ErrRingFull, 409, api.CodeRingFull, "", false},
+		{&room.QuotaError{Owner: "ada", Has: 2, Most: 2}, 429, api.CodeQuota, "", false},
 		{&room.KeyError{Why: "is empty"}, 422, api.CodeInvalid, "", false},
 		{&room.SettingsError{Field: "mode", Why: "stays teller"}, 422, api.CodeInvalid, "", false},
 		{room.ErrUnavailable, 503, api.CodeUnavailable, "2", true},

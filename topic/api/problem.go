@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/sluice-project/sluice/internal/edge"
 	"github.com/sluice-project/sluice/internal/edge/problem"
@@ -20,7 +19,7 @@ const (
 	CodeInvalid = problem.Invalid
 	// CodeConflict: the state does not allow the change; the detail says what to do.
 	CodeConflict = problem.Conflict
-	// CodeQuota: the owner of the topic may have no more; the detail names the quota.
+	// CodeQuota: the owner of the topic may have no more. A retry helps only after some were deleted, or with a higher quota.
 	CodeQuota = problem.Quota
 	// CodeCrossOrigin: a page of another origin sent the request.
 	CodeCrossOrigin = problem.CrossOrigin
@@ -33,9 +32,6 @@ const (
 // Problem is an error as RFC 9457 defines it, with a code.
 type Problem = problem.Problem
 
-// quotaRetry is when what a quota refused may be tried again: something may have been deleted by then.
-const quotaRetry = 5 * time.Second
-
 // refuse returns the problem of an error of the broker, or nil.
 func refuse(err error) *edge.Error {
 	switch {
@@ -44,7 +40,7 @@ func refuse(err error) *edge.Error {
 	case isAny(err, topic.ErrInvalidReplicas, topic.ErrInvalidPartitions, topic.ErrView):
 		return edge.Refuse(http.StatusUnprocessableEntity, CodeInvalid, err.Error())
 	case errors.Is(err, topic.ErrQuota):
-		return edge.Refuse(http.StatusTooManyRequests, CodeQuota, err.Error()).RetryAfter(quotaRetry)
+		return edge.Refuse(http.StatusTooManyRequests, CodeQuota, err.Error())
 	case isAny(err, topic.ErrNodeInUse, topic.ErrTooManyPartitions):
 		return edge.Refuse(http.StatusConflict, CodeConflict, err.Error())
 	case isAny(err, topic.ErrClosed, topic.ErrRetry, topic.ErrNoAnswer, topic.ErrUncertain, topic.ErrNotLeader):

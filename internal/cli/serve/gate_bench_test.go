@@ -83,7 +83,7 @@ func openBenchmarkGate(b *testing.B, state, upstream string) (address, cookies s
 	}
 	log := slog.New(slog.DiscardHandler)
 	connections, server := openServer(settings, &accounts{}, nil, &bundle.Tail{}, log)
-	of, err := openRooms(b.Context(), settings, server, nil, nil, log)
+	of, err := openRooms(b.Context(), settings, server, nil, nil, nil, log)
 	if err != nil {
 		b.Fatal(err)
 	}

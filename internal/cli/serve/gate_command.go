@@ -90,7 +90,7 @@ func runGate(
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	of, err := openRooms(ctx, settings, server, nil, tracing.provider, log)
+	of, err := openRooms(ctx, settings, server, nil, nil, tracing.provider, log)
 	if err != nil {
 		return err
 	}

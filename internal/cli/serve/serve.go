@@ -123,7 +123,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, bulk.close()) }()
-	rooms, err := openRooms(ctx, settings, server, topics.publishers.room, tracing.provider, log)
+	rooms, err := openRooms(ctx, settings, server, accounts.known, topics.publishers.room, tracing.provider, log)
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ type Spec struct {
 type Quota struct {
 	// Topics includes views; Partitions are those of the owner's topics, whoever added them.
 	Topics, Partitions int
+	// Groups are those that were made while the owner had a quota of groups.
+	Groups int
 }
 
 // validName matches the names that Kafka allows.

@@ -1,51 +1,32 @@
 package broker
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 )
 
-// A quota bounds what exists that an owner has created. Each node counts by itself, so two could create at the same time what
-// only one may. Whoever creates something for an owner with a quota first takes a turn: a write of catalog.TurnKey. Then it reads all
-// that was written before, counts, and creates on the condition that nobody has taken a turn since.
-
-// inTurn calls f with the condition under which it may write; none if the owner has no quota, or f only checks. If another turn has
-// begun in the meantime, f returns ErrConflict and is called again. The admin lock is held, so others are nodes only.
+// inTurn calls f with the condition under which it may write, see catalog.InTurn; none if the owner has no quota, or f only checks.
+// The admin lock is held, so others are nodes only.
 func (b *Broker) inTurn(ctx context.Context, owner string, dryRun bool, f func(turn []topic.Guard) error) error {
 	if dryRun || b.quotas(owner) == (topic.Quota{}) {
 		return f(nil)
 	}
-	for range mostTurns {
-		turn, err := b.takeTurn(ctx)
-		if err == nil {
-			err = f([]topic.Guard{turn})
-		}
-		if !errors.Is(err, topic.ErrConflict) {
-			return err
-		}
-		if err := cmp.Or(b.moving.serves(), b.store.Meta().Sync(ctx)); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%w: other nodes create topics for owners with quotas all the time; try again", topic.ErrConflict)
+	return catalog.InTurn(ctx, b.store.Meta(), b.unmoved, b.moving.serves, func(turn topic.Guard) error { return f([]topic.Guard{turn}) })
 }
 
-// mostTurns bounds the turns that a call takes. One passes only if another node makes progress in the meantime.
-const mostTurns = 100
+// MakesGroup reports whether a group does not exist, and this node may make it for an owner with a quota of groups: AdmitGroup comes
+// first then.
+func (b *Broker) MakesGroup(name, owner string) bool {
+	return b.quotas(owner).Groups > 0 && b.groups.Lacks(name)
+}
 
-// takeTurn begins a turn; ErrConflict if another one has just begun.
-func (b *Broker) takeTurn(ctx context.Context) (topic.Guard, error) {
-	item, err := catalog.Get(ctx, b.store.Meta(), catalog.TurnKey)
-	if err != nil {
-		return topic.Guard{}, err
-	}
-	revision, err := b.store.Meta().Put(ctx, catalog.TurnKey, []byte("1"), item.Revision, b.unmoved()...)
-	return topic.Guard{Key: catalog.TurnKey, Revision: revision}, err
+// AdmitGroup counts a group, which is about to be made, for its owner. Errors: group.ErrTooManyGroups beyond the quota,
+// group.ErrCoordinatorUnavailable.
+func (b *Broker) AdmitGroup(ctx context.Context, name, owner string) error {
+	return b.groups.Admit(ctx, name, owner, b.quotas(owner).Groups)
 }
 
 // within returns an ErrQuota if an owner may not have so many more topics or partitions.

@@ -13,9 +13,6 @@ const (
 	ProducerIDsKey = "producer-ids"
 )
 
-// TurnKey is the key that is written before something is created for an owner with a quota.
-const TurnKey = "quota-turn"
-
 const clusterKey = "cluster"
 
 // ClusterID returns the identity of the cluster, which is created at the first start.

@@ -7,7 +7,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/topic"
@@ -87,5 +89,75 @@ func TestQuotasOfTopicsAndPartitions(t *testing.T) {
 	s.quota("ada", access.MaxPartitions, 100)
 	if err := create(ada, "c", 1); !errors.Is(err, kerr.PolicyViolation) {
 		t.Errorf("a topic too many: %v", err)
+	}
+}
+
+// A user has as many groups as the quota says, by whatever request makes them; groups that exist go on, and one that is deleted makes
+// room. Somebody without a right to a group is refused for that, and the group does not count.
+func TestQuotaOfGroups(t *testing.T) {
+	s := serveKafka(t)
+	s.create("orders")
+	s.quota("ada", access.MaxGroups, 2)
+	ada := s.client(s.token(access.Principal{Name: "ada", Roles: []access.Role{access.Consumer}, Groups: []string{"g-*"}}))
+	admin := s.client(plain.Auth{User: "any", Pass: adminOfTests}.AsMechanism())
+	ask := func(by *kgo.Client, r kmsg.Request) error {
+		t.Helper()
+		response, err := by.SeedBrokers()[0].Request(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch r := response.(type) {
+		case *kmsg.JoinGroupResponse:
+			return kerr.ErrorForCode(r.ErrorCode)
+		case *kmsg.OffsetCommitResponse:
+			return kerr.ErrorForCode(r.Topics[0].Partitions[0].ErrorCode)
+		case *kmsg.ConsumerGroupHeartbeatResponse:
+			return kerr.ErrorForCode(r.ErrorCode)
+		case *kmsg.ShareGroupHeartbeatResponse:
+			return kerr.ErrorForCode(r.ErrorCode)
+		case *kmsg.AlterShareGroupOffsetsResponse:
+			return kerr.ErrorForCode(r.ErrorCode)
+		case *kmsg.DeleteGroupsResponse:
+			return kerr.ErrorForCode(r.Groups[0].ErrorCode)
+		}
+		t.Fatalf("%T has no place for its error here", response)
+		return nil
+	}
+	commit := func(name string) kmsg.Request {
+		r := kmsg.NewPtrOffsetCommitRequest()
+		r.Group, r.Generation = name, -1
+		of := kmsg.NewOffsetCommitRequestTopic()
+		of.Topic, of.Partitions = "orders", []kmsg.OffsetCommitRequestTopicPartition{kmsg.NewOffsetCommitRequestTopicPartition()}
+		r.Topics = append(r.Topics, of)
+		return r
+	}
+	if err := ask(ada, commit("other")); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+		t.Errorf("a group beyond the limits of the token: %v", err)
+	}
+	heartbeat := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	heartbeat.Group, heartbeat.MemberID, heartbeat.SubscribedTopicNames, heartbeat.RebalanceTimeoutMillis, heartbeat.Topics = "g-2", "member-of-ada", []string{"orders"}, 60_000, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	if err := errors.Join(ask(ada, commit("g-1")), ask(ada, heartbeat), ask(admin, commit("admins-1")), ask(admin, commit("admins-2")), ask(admin, commit("admins-3"))); err != nil {
+		t.Fatal(err)
+	}
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = "g-3", 30_000, 30_000, "consumer"
+	share := kmsg.NewPtrShareGroupHeartbeatRequest()
+	share.GroupID, share.MemberID, share.SubscribedTopicNames = "g-3", "member-of-ada", []string{"orders"}
+	reset := kmsg.NewPtrAlterShareGroupOffsetsRequest()
+	reset.GroupID = "g-3"
+	again := *heartbeat
+	again.Group = "g-3"
+	for _, r := range []kmsg.Request{join, share, reset, &again, commit("g-3")} {
+		if err := ask(ada, r); !errors.Is(err, kerr.PolicyViolation) {
+			t.Errorf("%T makes a group too many: %v", r, err)
+		}
+	}
+	if err := ask(ada, commit("g-1")); err != nil {
+		t.Errorf("a group that exists: %v", err)
+	}
+	remove := kmsg.NewPtrDeleteGroupsRequest()
+	remove.Groups = []string{"g-1"}
+	if err := errors.Join(ask(admin, remove), ask(ada, commit("g-3"))); err != nil {
+		t.Errorf("after a group was deleted: %v", err)
 	}
 }

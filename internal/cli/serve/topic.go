@@ -111,7 +111,9 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 // topicQuotas returns what owners of topics may have.
 func topicQuotas(accounts *access.Accounts) func(owner string) topic.Quota {
 	return func(owner string) topic.Quota {
-		return topic.Quota{Topics: accounts.Most(owner, access.MaxTopics), Partitions: accounts.Most(owner, access.MaxPartitions)}
+		return topic.Quota{
+			Topics: accounts.Most(owner, access.MaxTopics), Partitions: accounts.Most(owner, access.MaxPartitions), Groups: accounts.Most(owner, access.MaxGroups),
+		}
 	}
 }
 

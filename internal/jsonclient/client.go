@@ -196,8 +196,8 @@ func (e *ConnectionError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// Transient reports whether a retry may succeed, and the delay that the server asks for. What a quota refuses without such a
-// delay is refused until somebody acts.
+// Transient reports whether a retry may succeed, and the delay that the server asks for. Refusals of a quota
+// without such a delay last until somebody acts.
 func Transient(err error) (after time.Duration, ok bool) {
 	var refused *Error
 	if errors.As(err, &refused) {

@@ -180,8 +180,7 @@ func TestEngineErrors(t *testing.T) {
 	}{
 		{room.ErrNoRoom, 404, api.CodeNoRoom, "", false},
 		{room.ErrNoVisitor, 404, api.CodeNoVisitor, "", false},
-		{room.ErrNotOpen, 403, api.CodeNotOpen, "", false},
-		{room.ErrEnded, 403, api.CodeEnded, "", false},
+		{room.ErrNotOpen, 403, api.CodeNotOpen, "", false}, {room.ErrEnded, 403, api.CodeEnded, "", false},
 		{room.ErrLineFull, 503, api.CodeLineFull, "10", false},
 		{&engine.LimitError{RetryAfter: 1001 * time.Millisecond}, 429, api.CodeTooManyJoins, "2", false},
 		{room.ErrNotRenewable, 409, api.CodeNotRenewable, "", false},

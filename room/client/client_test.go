@@ -198,7 +198,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// What a quota refuses is not retried, unless the server says when to.
+// Refusals of a quota are not retried, unless the server says when to.
 func TestQuotasAreNotRetried(t *testing.T) {
 	for after, want := range map[string]int64{"": 1, "1": 2} {
 		var count atomic.Int64

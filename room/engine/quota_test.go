@@ -10,8 +10,8 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
-// An owner may have as many rooms as the quota says, those of before a restart included, and change them. What is removed makes
-// room; rooms of others, and of nobody, do not count.
+// An owner may have as many rooms as the quota says, those of before a restart included, and change them. Rooms that are removed make
+// room for others; rooms of others, and of nobody, do not count.
 func TestOwnersHaveQuotas(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, r *rig) {
 		ada := room.Owner{Name: "ada", Most: 2}

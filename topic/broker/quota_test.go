@@ -19,7 +19,7 @@ type quotas map[string]topic.Quota
 func (q quotas) of(owner string) topic.Quota { return q[owner] }
 
 // An owner may have as many topics and partitions as the quota says, however they are made, and whoever adds them. Views are topics.
-// What is deleted makes room. Topics of others, and of nobody, do not count.
+// Topics that are deleted make room. Topics of others, and of nobody, do not count.
 func TestOwnersHaveQuotas(t *testing.T) {
 	store := storetest.NewMemory()
 	allowed := quotas{"ada": {Topics: 3, Partitions: 5}}

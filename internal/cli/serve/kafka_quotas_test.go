@@ -92,6 +92,41 @@ func TestQuotasOfTopicsAndPartitions(t *testing.T) {
 	}
 }
 
+// askGroup returns the error in the answer to a request about a group.
+func askGroup(t *testing.T, by *kgo.Client, r kmsg.Request) error {
+	t.Helper()
+	response, err := by.SeedBrokers()[0].Request(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch r := response.(type) {
+	case *kmsg.JoinGroupResponse:
+		return kerr.ErrorForCode(r.ErrorCode)
+	case *kmsg.OffsetCommitResponse:
+		return kerr.ErrorForCode(r.Topics[0].Partitions[0].ErrorCode)
+	case *kmsg.ConsumerGroupHeartbeatResponse:
+		return kerr.ErrorForCode(r.ErrorCode)
+	case *kmsg.ShareGroupHeartbeatResponse:
+		return kerr.ErrorForCode(r.ErrorCode)
+	case *kmsg.AlterShareGroupOffsetsResponse:
+		return kerr.ErrorForCode(r.ErrorCode)
+	case *kmsg.DeleteGroupsResponse:
+		return kerr.ErrorForCode(r.Groups[0].ErrorCode)
+	}
+	t.Fatalf("%T has no place for its error here", response)
+	return nil
+}
+
+// commit is a commit of somebody who is no member of a group.
+func commit(name string) kmsg.Request {
+	r := kmsg.NewPtrOffsetCommitRequest()
+	r.Group, r.Generation = name, -1
+	of := kmsg.NewOffsetCommitRequestTopic()
+	of.Topic, of.Partitions = "orders", []kmsg.OffsetCommitRequestTopicPartition{kmsg.NewOffsetCommitRequestTopicPartition()}
+	r.Topics = append(r.Topics, of)
+	return r
+}
+
 // A user has as many groups as the quota says, by whatever request makes them; groups that exist go on, and one that is deleted makes
 // room. Somebody without a right to a group is refused for that, and the group does not count.
 func TestQuotaOfGroups(t *testing.T) {
@@ -100,43 +135,12 @@ func TestQuotaOfGroups(t *testing.T) {
 	s.quota("ada", access.MaxGroups, 2)
 	ada := s.client(s.token(access.Principal{Name: "ada", Roles: []access.Role{access.Consumer}, Groups: []string{"g-*"}}))
 	admin := s.client(plain.Auth{User: "any", Pass: adminOfTests}.AsMechanism())
-	ask := func(by *kgo.Client, r kmsg.Request) error {
-		t.Helper()
-		response, err := by.SeedBrokers()[0].Request(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch r := response.(type) {
-		case *kmsg.JoinGroupResponse:
-			return kerr.ErrorForCode(r.ErrorCode)
-		case *kmsg.OffsetCommitResponse:
-			return kerr.ErrorForCode(r.Topics[0].Partitions[0].ErrorCode)
-		case *kmsg.ConsumerGroupHeartbeatResponse:
-			return kerr.ErrorForCode(r.ErrorCode)
-		case *kmsg.ShareGroupHeartbeatResponse:
-			return kerr.ErrorForCode(r.ErrorCode)
-		case *kmsg.AlterShareGroupOffsetsResponse:
-			return kerr.ErrorForCode(r.ErrorCode)
-		case *kmsg.DeleteGroupsResponse:
-			return kerr.ErrorForCode(r.Groups[0].ErrorCode)
-		}
-		t.Fatalf("%T has no place for its error here", response)
-		return nil
-	}
-	commit := func(name string) kmsg.Request {
-		r := kmsg.NewPtrOffsetCommitRequest()
-		r.Group, r.Generation = name, -1
-		of := kmsg.NewOffsetCommitRequestTopic()
-		of.Topic, of.Partitions = "orders", []kmsg.OffsetCommitRequestTopicPartition{kmsg.NewOffsetCommitRequestTopicPartition()}
-		r.Topics = append(r.Topics, of)
-		return r
-	}
-	if err := ask(ada, commit("other")); !errors.Is(err, kerr.GroupAuthorizationFailed) {
+	if err := askGroup(t, ada, commit("other")); !errors.Is(err, kerr.GroupAuthorizationFailed) {
 		t.Errorf("a group beyond the limits of the token: %v", err)
 	}
 	heartbeat := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 	heartbeat.Group, heartbeat.MemberID, heartbeat.SubscribedTopicNames, heartbeat.RebalanceTimeoutMillis, heartbeat.Topics = "g-2", "member-of-ada", []string{"orders"}, 60_000, []kmsg.ConsumerGroupHeartbeatRequestTopic{}
-	if err := errors.Join(ask(ada, commit("g-1")), ask(ada, heartbeat), ask(admin, commit("admins-1")), ask(admin, commit("admins-2")), ask(admin, commit("admins-3"))); err != nil {
+	if err := errors.Join(askGroup(t, ada, commit("g-1")), askGroup(t, ada, heartbeat), askGroup(t, admin, commit("admins-1")), askGroup(t, admin, commit("admins-2")), askGroup(t, admin, commit("admins-3"))); err != nil {
 		t.Fatal(err)
 	}
 	join := kmsg.NewPtrJoinGroupRequest()
@@ -148,16 +152,16 @@ func TestQuotaOfGroups(t *testing.T) {
 	again := *heartbeat
 	again.Group = "g-3"
 	for _, r := range []kmsg.Request{join, share, reset, &again, commit("g-3")} {
-		if err := ask(ada, r); !errors.Is(err, kerr.PolicyViolation) {
+		if err := askGroup(t, ada, r); !errors.Is(err, kerr.PolicyViolation) {
 			t.Errorf("%T makes a group too many: %v", r, err)
 		}
 	}
-	if err := ask(ada, commit("g-1")); err != nil {
+	if err := askGroup(t, ada, commit("g-1")); err != nil {
 		t.Errorf("a group that exists: %v", err)
 	}
 	remove := kmsg.NewPtrDeleteGroupsRequest()
 	remove.Groups = []string{"g-1"}
-	if err := errors.Join(ask(admin, remove), ask(ada, commit("g-3"))); err != nil {
+	if err := errors.Join(askGroup(t, admin, remove), askGroup(t, ada, commit("g-3"))); err != nil {
 		t.Errorf("after a group was deleted: %v", err)
 	}
 }

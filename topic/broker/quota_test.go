@@ -77,7 +77,9 @@ func TestQuotasAreExactOverNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most, each = 7, 5
 		c := newCrew(t, 3, topic.Config{Partitions: 1}, broker.WithQuotas(quotas{"ada": {Topics: most}, "bob": {Partitions: most}}.of))
-		c.brokers[1].Create(t.Context(), topic.Spec{Name: "grows", Owner: "bob"}, false)
+		if _, err := c.brokers[1].Create(t.Context(), topic.Spec{Name: "grows", Owner: "bob"}, false); err != nil {
+			t.Fatal(err)
+		}
 		var all sync.WaitGroup
 		for id, b := range c.brokers {
 			all.Go(func() {

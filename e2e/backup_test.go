@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -19,7 +21,8 @@ import (
 // A backup is taken of a server under a load of producers and groups, with jobs, visitors, delayed
 // records and a view. Restored elsewhere it has everything acknowledged before it was begun: records
 // at their offsets and in their order, offsets of groups, and the rest as it was. The server has lost
-// nothing by it.
+// nothing by it. The first backup is full; each other continues the one before, and leaves out a topic
+// that nobody has written to since.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
@@ -27,15 +30,19 @@ func TestBackupUnderLoad(t *testing.T) {
 	a := newBackupAmple(s)
 	r := newTopicKillRun(s)
 	s.newTopic("light", -1, "sluice.view.of", "orders", "sluice.view.where", `value < b"1"`)
+	s.newTopic("still", 1)
+	produceLarge(s, "still", stillBytes)
 	until.True(t, "records are acknowledged", func() bool { return r.acknowledged.Load() >= 2000 })
 	backups := t.TempDir()
+	var chain []string // the arguments that restore it
 	for n := range 3 {
 		b := r.before()
 		file := filepath.Join(backups, fmt.Sprint(n))
-		sluice(t, "backup", "--to", file, "--server", s.url(""))
+		takeBackup(s, file, chain)
+		chain = append(chain, "--from", file)
 		until.True(t, "records are acknowledged after it", func() bool { return r.acknowledged.Load() >= b.acknowledged+500 })
 		restored := newServer(t)
-		sluice(t, "restore", "--from", file, "--data", restored.data)
+		sluice(t, append([]string{"restore", "--data", restored.data}, chain...)...)
 		sluice(t, "doctor", "--data", restored.data)
 		restored.start()
 		r.checkRestored(restored, b)
@@ -54,6 +61,40 @@ func sluice(t *testing.T, args ...string) string {
 		t.Fatalf("sluice %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
+}
+
+// stillBytes is how much the topic has that nobody writes to during backups.
+const stillBytes = 10 << 20
+
+// produceLarge fills a topic with so many bytes of records, at least.
+func produceLarge(s *server, name string, bytes int) {
+	s.t.Helper()
+	producer := s.connect(kgo.ProducerBatchCompression(kgo.NoCompression()))
+	for sent := 0; sent < bytes; sent += 900_000 {
+		if err := producer.ProduceSync(s.t.Context(), &kgo.Record{Topic: name, Value: make([]byte, 900_000)}).FirstErr(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// takeBackup takes a backup that continues the last of those before, which are arguments of restore.
+func takeBackup(s *server, file string, before []string) {
+	s.t.Helper()
+	args := []string{"backup", "--json", "--to", file, "--server", s.url("")}
+	if len(before) > 0 {
+		args = append(args, "--base", before[len(before)-1])
+	}
+	out, err := exec.Command(binary, args...).Output()
+	var told struct {
+		Bytes    int64  `json:"bytes"`
+		NewBytes *int64 `json:"new_bytes"`
+	}
+	if err = errors.Join(err, json.Unmarshal(out, &told)); err != nil {
+		s.t.Fatalf("sluice %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	if len(before) > 0 && (told.NewBytes == nil || told.Bytes-*told.NewBytes < stillBytes) {
+		s.t.Errorf("an incremental backup has %s: want that it leaves out %d bytes or more", out, stillBytes)
+	}
 }
 
 // beforeBackup is what was acknowledged when a backup was begun.
@@ -213,12 +254,7 @@ func TestBackupCutOff(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	s.newTopic("large", 1)
-	producer := s.connect(kgo.ProducerBatchCompression(kgo.NoCompression()))
-	for range 40 { // more than the buffers of a connection hold
-		if err := producer.ProduceSync(t.Context(), &kgo.Record{Topic: "large", Value: make([]byte, 900_000)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	produceLarge(s, "large", 36<<20) // more than the buffers of a connection hold
 	response, err := http.Post(s.url("/v1/backup"), "", nil)
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("begin a backup: %v %v", response, err)

@@ -20,7 +20,7 @@ const (
 	smokeGroup      = "smokers"
 	smokePartitions = 6
 	// smokeTick is the interval between the records of a partition.
-	smokeTick = 4 * time.Millisecond
+	smokeTick = 20 * time.Millisecond
 )
 
 // smokeLoad is a producer of numbered records and a group that reads them, during faults of the

@@ -53,6 +53,14 @@ func (s *server) replicas() int16 {
 	return 3
 }
 
+// brokers returns the addresses of all brokers.
+func (s *server) brokers() []string {
+	if s.nodes == nil {
+		return []string{s.kafka}
+	}
+	return s.nodes.brokers()
+}
+
 // seeds returns the bootstrap addresses of Kafka clients, without killed nodes: kcat ends if the
 // first one does not answer.
 func (s *server) seeds() (seeds []string) {

@@ -45,7 +45,7 @@ func (s *server) newTopic(name string, partitions int, settings ...string) {
 		configs[settings[i]] = &settings[i+1]
 	}
 	admin := kadm.NewClient(s.connect())
-	if _, err := admin.CreateTopic(s.t.Context(), int32(partitions), 1, configs, name); err != nil {
+	if _, err := admin.CreateTopic(s.t.Context(), int32(partitions), s.replicas(), configs, name); err != nil {
 		s.t.Fatalf("create topic %s: %v", name, err)
 	}
 }

@@ -93,7 +93,7 @@ func inBackground(f func(context.Context)) (stop func()) {
 
 // produce sends records to all partitions until ctx ends.
 func (c *crew) produce(ctx context.Context) {
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		for partition := range int32(c.partitions) {

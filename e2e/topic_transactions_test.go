@@ -20,53 +20,62 @@ import (
 const copyInput, copyOutput, copyPartitions = "input", "output", 8
 
 // Two programs of a group copy a topic of 8 partitions into another, transactionally, and abort now and then. They are
-// ended at random moments, without a word, and the server is killed with SIGKILL. In the end a reader of committed
+// ended at random moments, without a word, and servers are killed with SIGKILL. In the end a reader of committed
 // records finds each input once in the output, and none that was aborted.
 func TestTransactionsKill(t *testing.T) {
-	t.Parallel()
-	kills, inputs := 4, 2000
-	if long() {
-		kills, inputs = 50, 30_000
-	}
-	s := newServer(t)
-	s.start()
-	s.newTopic(copyInput, copyPartitions)
-	s.newTopic(copyOutput, copyPartitions)
-	produced := s.connect(kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	for i := range inputs {
-		produced.Produce(t.Context(), &kgo.Record{Topic: copyInput, Partition: int32(i % copyPartitions), Value: fmt.Append(nil, i)}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	if err := produced.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	run := &copyRun{T: t, server: s, polled: 2000, ends: s.topicEnds(copyInput), admin: kadm.NewClient(s.connect())}
-	ctx, stop := context.WithCancel(t.Context())
-	var programs sync.WaitGroup
-	defer programs.Wait()
-	defer stop()
-	for number := range 2 {
-		programs.Go(func() { run.program(ctx, number) })
-	}
-	for kill := range kills {
-		before := run.committed.Load()
-		until.True(t, "transactions are committed, or nothing is left to copy", func() bool { return run.committed.Load() >= before+2 || run.behind() == nil })
-		<-time.After(rand.N(300 * time.Millisecond))
-		s.kill()
-		if kill%3 == 0 { // also while it starts
-			s.launch()
-			<-time.After(rand.N(250 * time.Millisecond))
-			s.kill()
+	onNodes(t, func(t *testing.T, s *server) {
+		kills, inputs := 4, 2000
+		if long() {
+			kills, inputs = 50, 30_000
 		}
-		s.start()
+		s.newTopic(copyInput, copyPartitions)
+		s.newTopic(copyOutput, copyPartitions)
+		produced := s.connect()
+		for i := range inputs {
+			produced.Produce(t.Context(), &kgo.Record{Topic: copyInput, Partition: int32(i % copyPartitions), Value: fmt.Append(nil, i)}, func(_ *kgo.Record, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		if err := produced.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		run := &copyRun{T: t, server: s, polled: 2000, ends: s.topicEnds(copyInput), admin: kadm.NewClient(s.connect())}
+		ctx, stop := context.WithCancel(t.Context())
+		var programs sync.WaitGroup
+		defer programs.Wait()
+		defer stop()
+		for number := range 2 {
+			programs.Go(func() { run.program(ctx, number) })
+		}
+		for kill := range kills {
+			before := run.committed.Load()
+			until.True(t, "transactions are committed, or nothing is left to copy", func() bool { return run.committed.Load() >= before+2 || run.behind() == nil })
+			<-time.After(rand.N(300 * time.Millisecond))
+			s.killOne(kill)
+		}
+		until.Succeeds(t, "all input is copied", run.behind)
+		stop()
+		programs.Wait()
+		run.check(inputs)
+	})
+}
+
+// killOne kills the server, or a node of its cluster, and starts it again; each third time it is killed as it starts, too.
+func (s *server) killOne(kill int) {
+	s.t.Helper()
+	victim := s
+	if s.nodes != nil {
+		victim = s.nodes.all[rand.IntN(len(s.nodes.all))]
 	}
-	until.Succeeds(t, "all input is copied", run.behind)
-	stop()
-	programs.Wait()
-	run.check(inputs)
+	victim.kill()
+	if kill%3 == 0 {
+		victim.launch()
+		<-time.After(rand.N(250 * time.Millisecond))
+		victim.kill()
+	}
+	victim.start()
 }
 
 // copyRun is what the copying programs have done.
@@ -83,7 +92,7 @@ type copyRun struct {
 func (r *copyRun) program(ctx context.Context, number int) {
 	for ctx.Err() == nil {
 		session, err := kgo.NewGroupTransactSession(
-			kgo.SeedBrokers(r.server.kafka), kgo.TransactionalID(fmt.Sprint("copier-", number)), kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics(copyInput),
+			kgo.SeedBrokers(r.server.brokers()...), kgo.TransactionalID(fmt.Sprint("copier-", number)), kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics(copyInput),
 			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 			kgo.SessionTimeout(6*time.Second), kgo.TransactionTimeout(5*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 			kgo.FetchMaxPartitionBytes(r.polled),
@@ -149,37 +158,11 @@ func (r *copyRun) behind() error {
 	return err
 }
 
-// check reads the output to its end, once no transaction is open.
+// check reads what is committed of the output.
 func (r *copyRun) check(inputs int) {
 	r.Helper()
-	var ends map[int32]int64
-	until.Succeeds(r.T, "no transaction is open", func() error {
-		ends = r.server.topicEnds(copyOutput)
-		stable, err := r.admin.ListCommittedOffsets(r.Context(), copyOutput)
-		for partition, end := range ends {
-			if at, _ := stable.Lookup(copyOutput, partition); err == nil && at.Offset != end {
-				err = fmt.Errorf("partition %d is stable up to %d of %d", partition, at.Offset, end)
-			}
-		}
-		return err
-	})
-	reader := r.server.connect(kgo.ConsumeTopics(copyOutput), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
-	ctx, cancel := context.WithTimeout(r.Context(), until.Limit)
-	defer cancel()
-	seen, next := map[string]int{}, map[int32]int64{}
-	for !maps.Equal(next, ends) {
-		fetches := reader.PollFetches(ctx)
-		if ctx.Err() != nil {
-			r.Fatalf("read up to %v, want %v", next, ends)
-		}
-		fetches.EachRecord(func(out *kgo.Record) {
-			next[out.Partition] = out.Offset + 1
-			if !out.Attrs.IsControl() {
-				seen[string(out.Value)]++
-			}
-		})
-	}
+	seen := map[string]int{}
+	r.server.eachCommitted(r.T, r.admin, copyOutput, func(out *kgo.Record) { seen[string(out.Value)]++ })
 	for i := range inputs {
 		if count := seen[fmt.Sprint(i)]; count != 1 {
 			r.Errorf("input %d is in the output %d times, want once", i, count)
@@ -187,5 +170,37 @@ func (r *copyRun) check(inputs int) {
 	}
 	if len(seen) > inputs {
 		r.Errorf("the output has %d different records, want %d: an aborted one is there", len(seen), inputs)
+	}
+}
+
+// eachCommitted waits until no transaction is open in a topic, and calls each with all records that are committed.
+func (s *server) eachCommitted(t *testing.T, admin *kadm.Client, topic string, each func(*kgo.Record)) {
+	t.Helper()
+	var ends map[int32]int64
+	until.Succeeds(t, "no transaction is open", func() error {
+		ends = s.topicEnds(topic)
+		stable, err := admin.ListCommittedOffsets(t.Context(), topic)
+		for partition, end := range ends {
+			if at, _ := stable.Lookup(topic, partition); err == nil && at.Offset != end {
+				err = fmt.Errorf("partition %d is stable up to %d of %d", partition, at.Offset, end)
+			}
+		}
+		return err
+	})
+	reader := s.connect(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	ctx, cancel := context.WithTimeout(t.Context(), until.Limit)
+	defer cancel()
+	for next := map[int32]int64{}; !maps.Equal(next, ends); {
+		fetches := reader.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("read up to %v, want %v", next, ends)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			next[r.Partition] = r.Offset + 1
+			if !r.Attrs.IsControl() {
+				each(r)
+			}
+		})
 	}
 }

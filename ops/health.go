@@ -79,12 +79,14 @@ type readyAnswer struct {
 	Ready bool `json:"ready"`
 	// NotReady has the error of each failed check, by name.
 	NotReady map[string]string `json:"not_ready,omitempty"`
+	// Warnings has what an operator should look at although the server is ready, by name.
+	Warnings map[string]string `json:"warnings,omitempty"`
 }
 
-// ServeHTTP answers 200 if every check passes, otherwise 503.
-func (r *readiness) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	failing := r.failing(request.Context())
-	answer, err := json.Marshal(readyAnswer{Ready: len(failing) == 0, NotReady: failing})
+// serveReady answers 200 if every check passes, otherwise 503.
+func (s *Server) serveReady(w http.ResponseWriter, request *http.Request) {
+	failing := s.Failing(request.Context())
+	answer, err := json.Marshal(readyAnswer{Ready: len(failing) == 0, NotReady: failing, Warnings: s.Warnings(request.Context())})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

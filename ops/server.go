@@ -72,6 +72,7 @@ type Server struct {
 	handler  http.Handler // answers all requests: the mux, or that of NewFront
 	registry *prometheus.Registry
 	ready    readiness
+	warnings readiness // never stopping: a warning does not make the server unready
 	streams  streams
 	guard    *guard
 	api      *edge.API // nil until API is called
@@ -97,7 +98,7 @@ func NewServer(options Options) *Server {
 	}
 	s.Handle("GET /metrics", metricsHandler(s.registry, options.Logger))
 	s.Handle("GET /healthz", http.HandlerFunc(alive))
-	s.Handle("GET /readyz", &s.ready)
+	s.Handle("GET /readyz", http.HandlerFunc(s.serveReady))
 	if options.Pprof {
 		s.Handle("GET /debug/pprof/", http.HandlerFunc(pprof.Index))
 		s.Handle("GET /debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline))
@@ -163,6 +164,12 @@ func (s *Server) Ready(name string, check Check) { s.ready.add(name, check) }
 
 // Failing runs the checks of /readyz, and returns the errors of those that fail, by name.
 func (s *Server) Failing(ctx context.Context) map[string]string { return s.ready.failing(ctx) }
+
+// Warn registers a check whose error /readyz has as a warning: the server is ready all the same. A duplicate name panics.
+func (s *Server) Warn(name string, check Check) { s.warnings.add(name, check) }
+
+// Warnings runs the checks of Warn, and returns the errors of those that fail, by name.
+func (s *Server) Warnings(ctx context.Context) map[string]string { return s.warnings.failing(ctx) }
 
 // Name implements lifecycle.Service.
 func (s *Server) Name() string { return s.options.Name }

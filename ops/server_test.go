@@ -118,6 +118,23 @@ func TestReadyNamesWhatIsNotReady(t *testing.T) {
 	}
 }
 
+// A warning is in the answer, and the server is ready.
+func TestReadyHasWarnings(t *testing.T) {
+	s := NewServer(Options{Addr: "127.0.0.1:0", Logger: quiet()})
+	var slow error
+	s.Warn("disk", func(context.Context) error { return slow })
+	url := start(t, s)
+	for _, test := range []struct {
+		err  error
+		body string
+	}{{nil, `{"ready":true}`}, {errors.New("the disk is slow"), `{"ready":true,"warnings":{"disk":"the disk is slow"}}`}} {
+		slow = test.err
+		if status, body := get(t, url+"/readyz"); status != 200 || body != test.body+"\n" {
+			t.Errorf("GET /readyz: %d %s, want 200 %s", status, body, test.body)
+		}
+	}
+}
+
 func TestReadyRefusesANameTwice(t *testing.T) {
 	s := NewServer(Options{Logger: quiet()})
 	s.Ready("bulk", func(context.Context) error { return nil })

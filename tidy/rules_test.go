@@ -31,7 +31,7 @@ var packages = map[string]rule{
 	"internal/cli/top":     {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/events":  {imports: []string{"access", "access/audit", "bulk", "room", "topic", "topic/broker"}},
 	"internal/cli/serve": {imports: []string{
-		"access", "access/api", "access/audit", "access/filestore", "access/jwks", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/engine", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/bundle", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/engine", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
+		"access", "access/api", "access/audit", "access/filestore", "access/jwks", "access/metastore", "access/redisstore", "bulk", "bulk/api", "bulk/engine", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/backup", "internal/bundle", "internal/cli/events", "internal/cli/exit", "internal/cli/input", "internal/clusterkey", "internal/connlimit", "internal/fsync", "internal/renew", "lifecycle", "ops", "room", "room/api", "room/engine", "room/gate", "room/pebblestore", "room/redisstore", "room/watch", "topic", "topic/api", "topic/broker", "topic/filestore", "topic/kafka", "topic/kafka/auth", "topic/migrate", "topic/natsstore", "web",
 	}},
 	"internal/cli/bulk": {imports: []string{
 		"bulk", "bulk/api/wire", "bulk/client", "bulk/pebblestore", "bulk/redisstore", "bulk/webhook", "config", "internal/cli/bulk/intake", "internal/cli/bulk/local", "internal/cli/bulk/report", "internal/cli/exit", "internal/cli/input", "internal/cli/remote", "internal/cli/term", "ops",
@@ -150,6 +150,7 @@ var packages = map[string]rule{
 	"internal/edge/problem":  {refuses: []string{"github.com", "net"}},
 	"internal/pebblekv":      {refuses: []string{"net"}},
 	"internal/rediskv":       {refuses: []string{pebble}},
+	"internal/fsync":         {refuses: []string{"net"}},
 	"internal/jsonclient":    {imports: []string{"internal/edge/problem", "internal/retry"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
 	"internal/renew":         {refuses: []string{"github.com", "net/http"}},
 	"internal/cron":          {refuses: []string{"net", "os"}},

@@ -127,6 +127,12 @@ func (d *Dashboard) attention(r *request, now *snapshot) []attention {
 	for _, name := range slices.Sorted(maps.Keys(failing)) {
 		found = append(found, attention{"bad", r.t("attention.check", name), failing[name], ""})
 	}
+	if d.options.Warnings != nil {
+		warnings := d.options.Warnings(r.Context())
+		for _, name := range slices.Sorted(maps.Keys(warnings)) {
+			found = append(found, attention{"warn", r.t("attention.warning", name), warnings[name], ""})
+		}
+	}
 	down := now.labeled["bulk_action_target_down"]
 	for _, target := range first(down, func(target string) bool { return down[target] > 0 }) {
 		found = append(found, attention{"bad", r.t("attention.target", target), "", Prefix + "bulk/targets"})

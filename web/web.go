@@ -51,6 +51,8 @@ type Options struct {
 	Metrics prometheus.Gatherer
 	// Failing returns the errors of failed readiness checks, by name. Required.
 	Failing func(ctx context.Context) map[string]string
+	// Warnings returns what an operator should look at although all checks pass, by name. Default nil: nothing.
+	Warnings func(ctx context.Context) map[string]string
 	// Settings returns the settings in force, as YAML with their origin, without secrets. Required.
 	Settings func() (string, error)
 	// Logger gets errors of templates. Default slog.Default().

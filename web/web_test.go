@@ -123,9 +123,10 @@ func TestOverviewSaysWhatNeedsAttention(t *testing.T) {
 	full := engine.View{Room: engine.Room{Name: "shop", Settings: room.Settings{Mode: room.Teller, Capacity: 1, MaxWaiting: 7}}, Status: room.Status{Waiting: 7}, Phase: room.Queueing}
 	paused := engine.View{Room: engine.Room{Name: "museum", Paused: true, Settings: room.Settings{Mode: room.Teller, Capacity: 1}}, Phase: room.Paused}
 	d := newTest(t, Options{Metrics: f.registry, Rooms: &fakeRooms{views: []engine.View{full, paused}},
-		Failing: func(context.Context) map[string]string { return map[string]string{"bulk": "the store: " + hostile} }})
+		Failing:  func(context.Context) map[string]string { return map[string]string{"bulk": "the store: " + hostile} },
+		Warnings: func(context.Context) map[string]string { return map[string]string{"disk": "it is slow: " + hostile} }})
 	page := text(t, d, "/ui/")
-	says(t, page, "The check bulk fails: the store: "+hostile, "The line of room shop is full: 7 wait", "Room museum is paused", "1,234 inside", "Bulk off in this server")
+	says(t, page, "The check bulk fails: the store: "+hostile, "The check disk warns: it is slow: "+hostile, "The line of room shop is full: 7 wait", "Room museum is paused", "1,234 inside", "Bulk off in this server")
 	if strings.Contains(page, "All is well") {
 		t.Error("all is well, says a page with failures")
 	}

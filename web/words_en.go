@@ -70,6 +70,7 @@ var english = map[string]string{
 	"overview.hour":      "The last hour",
 
 	"attention.check":   "The check %s fails:",
+	"attention.warning": "The check %s warns:",
 	"attention.target":  "Target %s does not answer; its jobs wait.",
 	"attention.offline": "%s partitions have no leader.",
 	"attention.behind":  "%s partitions have replicas that are behind.",

@@ -69,6 +69,7 @@ var korean = map[string]string{
 	"overview.hour":      "최근 1시간",
 
 	"attention.check":   "점검 %s 실패:",
+	"attention.warning": "점검 %s 경고:",
 	"attention.target":  "대상 %s이(가) 응답하지 않아 작업이 기다리고 있습니다.",
 	"attention.offline": "리더가 없는 파티션이 %s개 있습니다.",
 	"attention.behind":  "복제가 뒤처진 파티션이 %s개 있습니다.",

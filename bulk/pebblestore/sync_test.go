@@ -39,7 +39,7 @@ func TestSyncThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Before(func() error { return syscall.EIO })
+	d.Before(func(string) error { return syscall.EIO })
 	if _, err := s.Append(ctx, "a", acknowledged, some(100)); !errors.Is(err, bulk.ErrBroken) {
 		t.Errorf("append when syncs fail: %v, want ErrBroken", err)
 	}
@@ -69,7 +69,7 @@ func TestSlowSyncs(t *testing.T) {
 		memory := vfs.NewCrashableMem()
 		d := disktest.NewSyncing(memory)
 		s := openOn(t, d)
-		d.Before(func() error {
+		d.Before(func(string) error {
 			time.Sleep(500 * time.Millisecond)
 			return nil
 		})

@@ -103,7 +103,7 @@ func TestDashboards(t *testing.T) {
 		return len(missing) == 0
 	})
 	documented := ""
-	for _, page := range []string{"bulk/metrics.md", "room/operating.md", "topic/metrics.md"} {
+	for _, page := range []string{"bulk/metrics.md", "room/operating.md", "topic/metrics.md", "watching.md"} {
 		documented += string(must(os.ReadFile(filepath.Join("..", "..", "docs", page)))(t))
 	}
 	for _, group := range alerts(t) {

@@ -1,7 +1,11 @@
 package backup
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +24,18 @@ const Path = "/v1/backup"
 
 // folder is the folder of the data directory in which snapshots are.
 const folder = "backup.new"
+
+// maxBase is the most bytes of what a request has about the base: of about 500,000 files.
+const maxBase = 96 << 20
+
+type inBackup struct {
+	Body *Continuation
+}
+
+// Continuation is the body of a request; without one a full backup is taken.
+type Continuation struct {
+	Base *Inventory `json:"base" doc:"The backup that the new one continues: what it has of the files is left out."`
+}
 
 // Source is what a server has to back up.
 type Source struct {
@@ -43,10 +59,12 @@ func Register(to *edge.API, s Source) error {
 		return err
 	}
 	b := &backups{Source: s}
-	edge.Handle[struct{}, struct{}](to.Part("backup", edge.PartOptions{Logger: s.Logger, Refuse: refuse}), edge.Operation{
+	edge.Handle[inBackup, struct{}](to.Part("backup", edge.PartOptions{Logger: s.Logger, Refuse: refuse}), edge.Operation{
 		ID: "back-up", Route: "POST " + Path, Summary: "A backup of everything in the data directory, as of one moment",
-		Description: "A tar, whose last file has the checksums of all others: without it the backup is not whole. One backup is taken at a time.",
-		Answers:     []edge.Answer{{Status: http.StatusOK, Description: "The backup.", Of: "", Type: "application/x-tar"}},
+		Description: "A tar, whose last file has the checksums of all others: without it the backup is not whole. With a base it is incremental: the server reads all files, " +
+			"and leaves out what the base has of those that begin as they do there. One backup is taken at a time.",
+		MaxBody: maxBase,
+		Answers: []edge.Answer{{Status: http.StatusOK, Description: "The backup.", Of: "", Type: "application/x-tar"}},
 	}, b.serve)
 	return nil
 }
@@ -62,6 +80,10 @@ type backups struct {
 func (b *backups) serve(e *edge.Exchange) error {
 	if b.Refusal != "" {
 		return edge.Refuse(http.StatusConflict, problem.Conflict, b.Refusal)
+	}
+	base, err := baseOf(e.In)
+	if err != nil {
+		return err
 	}
 	if !b.taking.TryLock() {
 		return edge.Refuse(http.StatusServiceUnavailable, problem.Busy, "a backup is being taken, and one is taken at a time").RetryAfter(time.Minute)
@@ -81,13 +103,36 @@ func (b *backups) serve(e *edge.Exchange) error {
 	snapshot := time.Since(began)
 	e.W.Header().Set("Content-Type", "application/x-tar")
 	e.W.Header().Set("Cache-Control", "no-store")
-	err = Write(e.R.Context(), e.W, dir, sizes, Description{TakenAt: began, Parts: b.Parts, Elsewhere: b.Elsewhere})
+	err = Write(e.R.Context(), e.W, dir, sizes, base, Description{TakenAt: began, Parts: b.Parts, Elsewhere: b.Elsewhere})
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			b.Logger.Warn("a backup was not sent whole", "error", err)
 		}
 		panic(http.ErrAbortHandler) // the client must see that it has no end
 	}
-	b.Logger.Info("a backup was taken", "parts", b.Parts, "snapshot", snapshot.Round(time.Millisecond), "took", time.Since(began).Round(time.Millisecond))
+	b.Logger.Info("a backup was taken", "parts", b.Parts, "incremental", base != nil, "snapshot", snapshot.Round(time.Millisecond), "took", time.Since(began).Round(time.Millisecond))
 	return nil
+}
+
+// baseOf returns the base that a body names; nil: a full backup is to be taken.
+func baseOf(body []byte) (*Inventory, error) {
+	if len(body) == 0 {
+		return nil, nil
+	}
+	var asked Continuation
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&asked); err != nil {
+		return nil, edge.Invalid("body", "is not what this operation takes: "+err.Error())
+	}
+	if asked.Base == nil {
+		return nil, edge.Invalid("base", "is missing: for a full backup send no body")
+	}
+	if sum, err := hex.DecodeString(asked.Base.ID); err != nil || len(sum) != sha256.Size {
+		return nil, edge.Invalid("base.id", "give the SHA-256 of the base's "+sumsName+" in hexadecimal")
+	}
+	if asked.Base.TakenAt.IsZero() {
+		return nil, edge.Invalid("base.taken_at", "give the time that the base's "+descriptionName+" has")
+	}
+	return asked.Base, nil
 }

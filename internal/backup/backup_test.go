@@ -24,24 +24,34 @@ var content = map[string]string{"a": "one", "b/c": "two and more", "b/d/empty": 
 func written(t testing.TB) []byte {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range content {
-		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	fill(t, dir, content)
 	var to bytes.Buffer
-	if err := backup.Write(t.Context(), &to, dir, map[string]int64{"b/grows": 3}, backup.Description{TakenAt: time.Now(), Parts: []string{"topic"}}); err != nil {
+	if err := backup.Write(t.Context(), &to, dir, map[string]int64{"b/grows": 3}, nil, backup.Description{TakenAt: time.Now(), Parts: []string{"topic"}}); err != nil {
 		t.Fatal(err)
 	}
 	return to.Bytes()
 }
 
+func fill(t fataler, dir string, files map[string]string) {
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+type fataler interface{ Fatal(args ...any) }
+
 func described(backup.Description) error { return nil }
+
+func one(archive []byte) backup.Archive {
+	return backup.Archive{Name: "tar", From: bytes.NewReader(archive)}
+}
 
 func restore(t testing.TB, from io.Reader) (dir string, err error) {
 	dir = filepath.Join(t.TempDir(), "data")
-	return dir, backup.Restore(t.Context(), from, dir, described)
+	return dir, backup.Restore(t.Context(), dir, described, backup.Archive{Name: "tar", From: from})
 }
 
 func TestRestoredAsItWas(t *testing.T) {
@@ -51,7 +61,7 @@ func TestRestoredAsItWas(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil { // an empty one is taken
 		t.Fatal(err)
 	}
-	if err := backup.Restore(t.Context(), bytes.NewReader(written(t)), dir, func(of backup.Description) error { d = of; return nil }); err != nil {
+	if err := backup.Restore(t.Context(), dir, func(of backup.Description) error { d = of; return nil }, one(written(t))); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range content {
@@ -65,7 +75,7 @@ func TestRestoredAsItWas(t *testing.T) {
 	if d.Files != 4 || d.Bytes != 18 || len(d.Parts) != 1 {
 		t.Errorf("it is described as %+v", d)
 	}
-	if err := backup.Restore(t.Context(), bytes.NewReader(written(t)), dir, described); !errors.Is(err, backup.ErrNotEmpty) {
+	if err := backup.Restore(t.Context(), dir, described, one(written(t))); !errors.Is(err, backup.ErrNotEmpty) {
 		t.Errorf("into the same folder: %v", err)
 	}
 }
@@ -83,7 +93,7 @@ func TestDamagedBackup(t *testing.T) {
 			broken[at] ^= rapid.ByteRange(1, 255).Draw(rt, "flip")
 		}
 		dir := filepath.Join(t.TempDir(), "data")
-		err := backup.Restore(context.Background(), bytes.NewReader(broken), dir, described)
+		err := backup.Restore(context.Background(), dir, described, one(broken))
 		if err == nil {
 			restoredAll(rt, dir)
 			return
@@ -121,7 +131,9 @@ func TestRefusedBackups(t *testing.T) {
 	const own = `{"format":1}`
 	for name, files := range map[string][][2]string{
 		"no backup":     {{"some.txt", "text"}},
-		"later release": {{"sluice-backup.json", `{"format":2}`}},
+		"later release": {{"sluice-backup.json", `{"format":3}`}},
+		"no base":       {{"sluice-backup.json", `{"format":2}`}},
+		"base in full":  {{"sluice-backup.json", `{"format":1,"base":{"id":"a"}}`}},
 		"above":         {{"sluice-backup.json", own}, {"../above", "text"}},
 		"absolute":      {{"sluice-backup.json", own}, {"/tmp/absolute", "text"}},
 		"twice":         {{"sluice-backup.json", own}, {"a", "1"}, {"a", "2"}},
@@ -153,7 +165,7 @@ func TestErrorsOfReadersAreTold(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := backup.Restore(ctx, bytes.NewReader(whole), filepath.Join(t.TempDir(), "data"), described); !errors.Is(err, context.Canceled) {
+	if err := backup.Restore(ctx, filepath.Join(t.TempDir(), "data"), described, one(whole)); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 }

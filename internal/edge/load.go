@@ -24,7 +24,7 @@ var unloaded = map[string]bool{
 	"set-tenant": true, "set-target": true, "set-type": true, "set-limits": true, "set-quota": true, "put-room": true,
 	"pause-room": true, "resume-room": true, "sold-out-room": true, "revoke": true, "revoke-token": true,
 	"balance-cluster": true, "prefer-leaders": true, "drain-node": true, "resume-node": true, "remove-node": true,
-	"upload-jobs": true, "watch-action": true, "back-up": true, "debug-process": true,
+	"upload-jobs": true, "watch-action": true, "debug-process": true,
 }
 
 // begin asks the turns, if there are some, whether a request of the operation may begin.

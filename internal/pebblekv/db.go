@@ -10,7 +10,7 @@ import (
 )
 
 // Get copies the value of a key; nil if there is none.
-func Get(db *pebble.DB, key []byte) ([]byte, error) {
+func Get(db pebble.Reader, key []byte) ([]byte, error) {
 	value, closer, err := db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
@@ -24,7 +24,7 @@ func Get(db *pebble.DB, key []byte) ([]byte, error) {
 
 // Scan calls f for each key and value in a range, in order, until f returns
 // false. The key and the value are valid only during the call.
-func Scan(db *pebble.DB, from, to []byte, f func(key, value []byte) (more bool, err error)) (err error) {
+func Scan(db pebble.Reader, from, to []byte, f func(key, value []byte) (more bool, err error)) (err error) {
 	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
 		return err

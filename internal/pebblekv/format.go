@@ -55,7 +55,7 @@ func Open(dir string, logger *slog.Logger, options pebble.Options) (*pebble.DB, 
 	options.MemTableStopWritesThreshold = 4
 	options.FormatMajorVersion = pebble.FormatValueSeparation
 	options.Logger = Logger{cmp.Or(logger, slog.Default())}
-	options.FS = cmp.Or(options.FS, vfs.Default)
+	options.FS = aheadFS{cmp.Or(options.FS, vfs.Default)}
 	if !options.ReadOnly {
 		if err := prepareLog(dir, options); err != nil {
 			return nil, inUse(err)

@@ -159,14 +159,14 @@ func verifyLog(ctx context.Context, fs vfs.FS, log wal.LogicalLog) (path string,
 		err = cmp.Or(err, ctx.Err())
 	}
 	err = cmp.Or(reader.Close(), err)
-	if errors.Is(err, io.EOF) || ctx.Err() == nil && zeros(fs, at.PhysicalFile, at.Physical) {
+	if errors.Is(err, io.EOF) || ctx.Err() == nil && onlyZeros(fs, at.PhysicalFile, at.Physical) {
 		return "", nil
 	}
 	return at.PhysicalFile, fmt.Errorf("at byte %d: %w: %w", at.Physical, errRecord, err)
 }
 
-// zeros reports whether a file has nothing but reserved space from a position on.
-func zeros(fs vfs.FS, path string, from int64) bool {
+// onlyZeros reports whether a file has nothing but reserved space from a position on.
+func onlyZeros(fs vfs.FS, path string, from int64) bool {
 	file, err := fs.Open(path)
 	if err != nil {
 		return false

@@ -27,7 +27,7 @@ func TestSyncThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.Before(func() error { return syscall.EIO })
+	d.Before(func(string) error { return syscall.EIO })
 	if _, err := s.Enter(ctx, terms, room.Arrival{}); !errors.Is(err, room.ErrBroken) {
 		t.Errorf("a newcomer when syncs fail: %v, want ErrBroken", err)
 	}
@@ -53,7 +53,7 @@ func TestSlowSyncs(t *testing.T) {
 		s := open(t, d)
 		terms := shop(t, s)
 		terms.Capacity, terms.TTL, terms.Claim, terms.Abandon, terms.Grace = 2, 4*time.Second, 3*time.Second, 4*time.Second, 4*time.Second
-		d.Before(func() error {
+		d.Before(func(string) error {
 			time.Sleep(500 * time.Millisecond)
 			return nil
 		})

@@ -131,7 +131,7 @@ func TestDamageBeforeDurableEntries(t *testing.T) {
 		left := disk.CrashClone(vfs.CrashCloneCfg{})
 		closed(t, s)
 		path := segments(t, left, ".log")[0]
-		change(t, left, path, sizeOf(t, left, path)-test.entry*(500+76)+100, func(b byte) byte { return ^b })
+		change(t, left, path, endOf(t, left, path)-test.entry*(500+76)+100, func(b byte) byte { return ^b })
 		s = open(t, "data", filestore.Options{FS: left})
 		l, err := s.OpenLog(t.Context(), "log", []int32{1})
 		if test.damaged {
@@ -168,7 +168,7 @@ func TestEntriesBehindATornOne(t *testing.T) {
 	left := disk.under.CrashClone(vfs.CrashCloneCfg{})
 	closed(t, s)
 	path := segments(t, left, ".log")[0]
-	change(t, left, path, sizeOf(t, left, path)-2*(500+76)+100, func(b byte) byte { return ^b })
+	change(t, left, path, endOf(t, left, path)-2*(500+76)+100, func(b byte) byte { return ^b })
 	for range 2 {
 		s = open(t, "data", filestore.Options{FS: left})
 		l = logOf(t, s, "log")

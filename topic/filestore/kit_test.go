@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -173,6 +174,20 @@ func sizeOf(t testing.TB, disk vfs.FS, path string) int64 {
 		t.Fatal(err)
 	}
 	return info.Size()
+}
+
+// endOf returns where a file ends without the zeros behind its content.
+func endOf(t testing.TB, disk vfs.FS, path string) int64 {
+	t.Helper()
+	file, err := disk.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return int64(len(bytes.TrimRight(content, "\x00")))
 }
 
 // countingFS counts the open files of segments, and the bytes read of them.

@@ -24,6 +24,7 @@ type log struct {
 	writing  sync.Mutex
 	durable  int64 // how much of the last segment is durable
 	reserved int64 // how much of it has space on the disk
+	ahead    int64 // how much was reserved the last time
 	headers  []byte
 	buffers  [][]byte
 

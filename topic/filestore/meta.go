@@ -35,9 +35,10 @@ type meta struct {
 	wake    chan struct{} // holds one element if there may be something to do
 	watches topic.Watches
 
-	// visible is held for writing while a batch is written: until it is durable, reads must
-	// not see it.
+	// durable is what reads see: not what is being written, so that they need not wait for the disk.
+	// visible is held for writing while it is replaced.
 	visible sync.RWMutex
+	durable *pebble.Snapshot
 
 	revision atomic.Uint64 // the last one given
 
@@ -64,14 +65,26 @@ func (c *change) String() string { return fmt.Sprintf("write key %q", c.key) }
 func openMeta(s *Store) (*meta, error) {
 	m := &meta{store: s, free: semaphore.NewWeighted(waitingBytes), wake: make(chan struct{}, 1)}
 	value, err := pebblekv.Get(s.db, keyRevision)
-	if err != nil || value == nil {
-		return m, err
+	if err != nil {
+		return nil, err
 	}
-	r := pebblekv.Reader{Rest: value}
-	if m.revision.Store(r.Uvarint()); !r.Whole() {
-		return nil, pebblekv.Corrupt(keyRevision, "it is not a revision")
+	if value != nil {
+		r := pebblekv.Reader{Rest: value}
+		if m.revision.Store(r.Uvarint()); !r.Whole() {
+			return nil, pebblekv.Corrupt(keyRevision, "it is not a revision")
+		}
 	}
+	m.durable = s.db.NewSnapshot()
 	return m, nil
+}
+
+// show makes what was written visible, once it is durable.
+func (m *meta) show() error {
+	m.visible.Lock()
+	defer m.visible.Unlock()
+	err := m.durable.Close()
+	m.durable = m.store.db.NewSnapshot()
+	return err
 }
 
 // close makes all later calls fail, and waits for changes in progress.
@@ -95,7 +108,7 @@ func (m *meta) Get(ctx context.Context, key string) (item topic.Item, err error)
 		return topic.Item{}, err
 	}
 	err = m.reading(ctx, func() error {
-		value, err := pebblekv.Get(m.store.db, itemKey(key))
+		value, err := pebblekv.Get(m.durable, itemKey(key))
 		if err == nil && value == nil {
 			err = fmt.Errorf("%w: key %q", topic.ErrNotFound, key)
 		}
@@ -112,7 +125,7 @@ func (m *meta) List(ctx context.Context, prefix string) ([]topic.Item, error) {
 	items := []topic.Item{}
 	err := m.reading(ctx, func() error {
 		from := itemKey(prefix)
-		return pebblekv.Scan(m.store.db, from, afterPrefix(from), func(key, value []byte) (bool, error) {
+		return pebblekv.Scan(m.durable, from, afterPrefix(from), func(key, value []byte) (bool, error) {
 			item, err := decodeItem(key, bytes.Clone(value))
 			items = append(items, item)
 			return true, err
@@ -121,7 +134,7 @@ func (m *meta) List(ctx context.Context, prefix string) ([]topic.Item, error) {
 	return items, err
 }
 
-// reading calls read while no change is being written.
+// reading calls read while durable is not replaced.
 func (m *meta) reading(ctx context.Context, read func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -261,9 +274,10 @@ func (m *meta) commit(batch *pebble.Batch, changes bool) error {
 	if err := batch.Set(keyRevision, binary.AppendUvarint(nil, m.revision.Load()), nil); err != nil {
 		return err
 	}
-	m.visible.Lock()
-	defer m.visible.Unlock()
-	return m.store.commit(batch)
+	if err := m.store.commit(batch); err != nil {
+		return err
+	}
+	return m.show()
 }
 
 // revisionOf returns the revision of a key, 0 if it does not exist.
@@ -325,8 +339,6 @@ func (s *Store) Restore(_ context.Context, items []topic.Item, revision uint64) 
 	}
 	defer s.running.Done()
 	m := s.meta
-	m.visible.Lock()
-	defer m.visible.Unlock()
 	batch := s.db.NewBatch()
 	for _, item := range items {
 		if err := setItem(batch, item); err != nil {
@@ -344,5 +356,8 @@ func (s *Store) Restore(_ context.Context, items []topic.Item, revision uint64) 
 		return err
 	}
 	m.revision.Store(revision)
-	return s.commit(batch)
+	if err := s.commit(batch); err != nil {
+		return err
+	}
+	return m.show()
 }

@@ -168,6 +168,9 @@ func (s *Store) start() (err error) {
 // stop ends what start has started.
 func (s *Store) stop() error {
 	err := s.work.Stop(context.Background())
+	if s.meta != nil {
+		err = errors.Join(err, s.meta.durable.Close())
+	}
 	if s.db != nil {
 		err = errors.Join(err, s.db.Close())
 	}

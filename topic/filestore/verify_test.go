@@ -41,7 +41,7 @@ func TestVerifyFindsFlippedBytes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		disk, _ := damaged(t)
 		path := rapid.SampledFrom(append(append(segments(t, disk, ".log"), segments(t, disk, ".points")...), "data/FORMAT")).Draw(rt, "file")
-		at := rapid.Int64Range(0, sizeOf(t, disk, path)-1).Draw(rt, "byte")
+		at := rapid.Int64Range(0, endOf(t, disk, path)-1).Draw(rt, "byte")
 		change(t, disk, path, at, func(b byte) byte { return b ^ rapid.ByteRange(1, 255).Draw(rt, "flip") })
 		problems, _ := verify(t, disk)
 		if path == "data/FORMAT" {

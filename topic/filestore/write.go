@@ -19,10 +19,12 @@ const (
 	runEntries = 256
 	runBytes   = 8 << 20
 
-	// reserveMin and reserveMax bound the space that is reserved for a segment at a time: as
-	// much as it has.
+	// reserveMin and reserveMax bound the space that is reserved for a segment at a time: twice
+	// as much as the time before.
 	reserveMin = 64 << 10
-	reserveMax = 4 << 20
+	reserveMax = 1 << 20
+	// zerosBelow is the length of a run up to which the space behind it is filled with zeros.
+	zerosBelow = 64 << 10
 )
 
 // write writes the appends in the queue until there are none.
@@ -168,16 +170,22 @@ func (l *log) encode(g *segment, all []pending) {
 	}
 }
 
-// reserve gives a segment space on the disk, so that its blocks lie together and a sync has
-// less to write. It is no error if there is none: the write will say so.
+// reserve gives a segment space on the disk behind a run, so that its blocks lie together. Zeros
+// shorten the next syncs, which then change neither the length of the file nor its blocks, if runs
+// are short and few logs are written (docs/decisions/0112). It is no error if there is no space: the
+// write will say so.
 func (l *log) reserve(g *segment, bytes int64) {
-	if g.end+bytes <= l.reserved {
+	next := g.end + bytes
+	if next <= l.reserved {
 		return
 	}
-	more := min(max(g.end, reserveMin), reserveMax)
-	to := max(min(g.end+bytes+more, l.store.options.SegmentBytes), g.end+bytes)
-	_ = g.file.Preallocate(g.end, to-g.end)
-	l.reserved = to
+	l.ahead = min(max(2*l.ahead, reserveMin), reserveMax)
+	l.reserved = max(min(next+l.ahead, l.store.options.SegmentBytes), next)
+	if few := len(l.store.writers) <= writersMost/2; few && bytes <= zerosBelow && l.store.options.SyncInterval == 0 {
+		_ = g.clear(next, l.reserved)
+	} else {
+		_ = g.file.Preallocate(g.end, l.reserved-g.end)
+	}
 }
 
 // publish makes written entries visible.

@@ -25,7 +25,7 @@ const standard = "-"
 // Backup returns the command sluice backup.
 func Backup() *cobra.Command {
 	var flags remote.Flags
-	var to string
+	var to, base string
 	command := &cobra.Command{
 		Use:   "backup",
 		Short: "Back up everything in a running server's data directory",
@@ -34,10 +34,14 @@ actions, rooms and topics. The backup has everything that was acknowledged befor
 
 It is a tar that ends with the checksums of all its files, and is checked as it arrives.
 The file has its name once it is whole. The server goes on serving; it needs no space for
-the backup, but gives space back only after it. The backup is as secret as the data.`,
+the backup, but gives space back only after it. The backup is as secret as the data.
+
+With --base the backup is incremental: it has what is not in that earlier one, which may be
+incremental itself. The server reads all of its files to find that out.`,
 		Example: `  sluice backup --to monday.tar
   sluice backup --to - | zstd > monday.tar.zst
-  sluice restore --from monday.tar --data restored`,
+  sluice backup --base monday.tar --to tuesday.tar
+  sluice restore --from monday.tar --from tuesday.tar --data restored`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			server, err := flags.Open(command)
@@ -48,6 +52,11 @@ the backup, but gives space back only after it. The backup is as secret as the d
 				return exit.Usage("--to: want a file, or - for standard output")
 			}
 			c := &copying{Output: term.OutputOf(command, flags.JSON), verb: "backed up", doing: "backing up"}
+			if base != "" {
+				if c.base, err = readBase(base, command.InOrStdin()); err != nil {
+					return err
+				}
+			}
 			if to == standard {
 				c.Out = c.Err // standard output has the backup
 				return c.fetch(command.Context(), server, "", command.OutOrStdout())
@@ -56,22 +65,43 @@ the backup, but gives space back only after it. The backup is as secret as the d
 		},
 	}
 	command.Flags().StringVar(&to, "to", "", "`file` to write, or - for standard output")
+	command.Flags().StringVar(&base, "base", "", "earlier backup, in a `file` or - for standard input: what it has is left out")
 	flags.Add(command)
 	return command
+}
+
+// readBase returns what an earlier backup has.
+func readBase(path string, input io.Reader) (*backup.Inventory, error) {
+	describe := func(backup.Description) error { return nil }
+	if path == standard {
+		return backup.Read(input, describe, nil)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	has, err := backup.Read(file, describe, nil)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return has, nil
 }
 
 // copying is one run of backup or restore.
 type copying struct {
 	term.Output
 	verb, doing string
+	base        *backup.Inventory // what a backup is to continue; nil: nothing
 	described   atomic.Pointer[backup.Description]
-	done        atomic.Int64
+	done, fresh atomic.Int64 // bytes, and those that the base does not have
 }
 
 // copied is the result of the commands.
 type copied struct {
 	backup.Description
-	Path      string `json:"path,omitempty"`
+	Path string `json:"path,omitempty"`
+	// NewBytes is how much of an incremental backup the base does not have.
+	NewBytes  *int64 `json:"new_bytes,omitempty"`
 	ElapsedMS int64  `json:"elapsed_ms"`
 }
 
@@ -94,7 +124,11 @@ func (c *copying) fetchInto(ctx context.Context, server *remote.Client, path str
 
 // fetch copies a backup from a server, and checks it.
 func (c *copying) fetch(ctx context.Context, server *remote.Client, path string, to io.Writer) error {
-	response, err := server.Send(ctx, http.MethodPost, backup.Path, nil)
+	var asked any
+	if c.base != nil {
+		asked = backup.Continuation{Base: c.base}
+	}
+	response, err := server.Send(ctx, http.MethodPost, backup.Path, asked)
 	if err != nil {
 		return err
 	}
@@ -104,7 +138,7 @@ func (c *copying) fetch(ctx context.Context, server *remote.Client, path string,
 	}
 	return c.run(ctx, func() error {
 		whole := io.TeeReader(response.Body, to)
-		if err := backup.Read(whole, c.describe, c.skip); err != nil {
+		if _, err := backup.Read(whole, c.describe, c.skip); err != nil {
 			return err
 		}
 		_, err := io.Copy(io.Discard, whole) // the end of the tar
@@ -113,12 +147,18 @@ func (c *copying) fetch(ctx context.Context, server *remote.Client, path string,
 }
 
 func (c *copying) describe(d backup.Description) error {
+	if c.base != nil && d.Base == nil {
+		return errors.New("the server sends a full backup: it is of a release without incremental ones, so leave out --base")
+	}
 	c.described.Store(&d)
+	c.done.Store(0)
 	return nil
 }
 
 // skip reads a file of a backup.
-func (c *copying) skip(_ string, _ int64, content io.Reader) error {
+func (c *copying) skip(of backup.Entry, content io.Reader) error {
+	c.done.Add(of.Base.Size)
+	c.fresh.Add(of.Size)
 	_, err := io.Copy(counter{&c.done}, content)
 	return err
 }
@@ -146,14 +186,19 @@ func (c *copying) run(ctx context.Context, work func() error, path string) error
 		c.Say("%s is not in it: it is in %s", part, at)
 	}
 	elapsed := time.Since(began)
-	return c.Tell(copied{*d, path, elapsed.Milliseconds()}, "%s %s in %d files, as of %s, in %s", c.verb,
-		humanize.IBytes(uint64(d.Bytes)), d.Files, d.TakenAt.Local().Format(time.DateTime), term.Spell(elapsed))
+	result, news := copied{Description: *d, Path: path, ElapsedMS: elapsed.Milliseconds()}, ""
+	if c.base != nil {
+		fresh := c.fresh.Load()
+		result.NewBytes, news = &fresh, fmt.Sprintf(" (%s of it new since %s)", humanize.IBytes(uint64(fresh)), c.base.TakenAt.Local().Format(time.DateTime))
+	}
+	return c.Tell(result, "%s %s%s in %d files, as of %s, in %s", c.verb,
+		humanize.IBytes(uint64(d.Bytes)), news, d.Files, d.TakenAt.Local().Format(time.DateTime), term.Spell(elapsed))
 }
 
 func (c *copying) line(rate func(int64) float64) string {
-	done, total := c.done.Load(), int64(0)
-	if d := c.described.Load(); d != nil {
-		total = d.Bytes
+	done, total := c.done.Load(), ""
+	if d := c.described.Load(); d != nil && (d.Base == nil || c.base != nil) { // what an increment to restore has is not known
+		total = " of " + humanize.IBytes(uint64(d.Bytes))
 	}
-	return fmt.Sprintf("%s · %s of %s · %s/s", c.doing, humanize.IBytes(uint64(done)), humanize.IBytes(uint64(total)), humanize.IBytes(uint64(max(rate(done), 0))))
+	return fmt.Sprintf("%s · %s%s · %s/s", c.doing, humanize.IBytes(uint64(done)), total, humanize.IBytes(uint64(max(rate(done), 0))))
 }

@@ -42,34 +42,38 @@ func (e *examination) examineServer(command *cobra.Command, server *remote.Flags
 func (e *examination) examineReady(ctx context.Context, server *remote.Client) {
 	ctx, cancel := context.WithTimeout(ctx, 2*reachTime)
 	defer cancel()
-	status, date, err := askReady(ctx, server)
-	e.find("server", err, "its log says why", "%s", status)
+	warnings, date, err := askReady(ctx, server)
+	e.find("server", err, "its log says why", "it is ready")
+	for _, of := range slices.Sorted(maps.Keys(warnings)) {
+		e.warnIf(true, of, "docs/watching.md says what it means, and what to do", "%s", warnings[of])
+	}
 	if at, err := http.ParseTime(date); err == nil {
 		skew := time.Since(at).Abs()
 		e.warnIf(skew > clockSkew, "clock", "keep both clocks with NTP", "the server's and this machine's differ by %s", skew.Truncate(time.Second))
 	}
 }
 
-func askReady(ctx context.Context, server *remote.Client) (status, date string, err error) {
+func askReady(ctx context.Context, server *remote.Client) (warnings map[string]string, date string, err error) {
 	response, err := server.Send(ctx, http.MethodGet, "/readyz", nil)
 	if err != nil {
-		return "", "", err
+		return nil, "", err
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if err = errors.Join(err, response.Body.Close()); err != nil {
-		return "", "", err
+		return nil, "", err
 	}
 	var ready struct {
 		Ready    bool              `json:"ready"`
 		NotReady map[string]string `json:"not_ready"`
+		Warnings map[string]string `json:"warnings"`
 	}
 	if err := json.Unmarshal(text, &ready); err != nil {
-		return "", "", fmt.Errorf("it answered %s: is it a sluice server?", response.Status)
+		return nil, "", fmt.Errorf("it answered %s: is it a sluice server?", response.Status)
 	}
 	for _, part := range slices.Sorted(maps.Keys(ready.NotReady)) {
 		err = errors.Join(err, fmt.Errorf("%s is not ready: %s", part, ready.NotReady[part]))
 	}
-	return "it is ready", response.Header.Get("Date"), err
+	return ready.Warnings, response.Header.Get("Date"), err
 }
 
 // examineBrokers examines topics, disks and the addresses that clients are given.

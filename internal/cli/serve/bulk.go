@@ -17,6 +17,7 @@ import (
 	"github.com/sluice-project/sluice/bulk/redisstore"
 	"github.com/sluice-project/sluice/bulk/webhook"
 	"github.com/sluice-project/sluice/config"
+	"github.com/sluice-project/sluice/internal/fsync"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 )
@@ -29,7 +30,7 @@ type jobs struct {
 
 // openBulk opens the store of bulk and mounts its API on the server. A nil
 // publisher disables events, a nil tracer disables traces.
-func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *jobs, err error) {
+func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, disk *fsync.Watch, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *jobs, err error) {
 	if settings.State.IsOff() {
 		return &jobs{part: *noPart()}, nil
 	}
@@ -37,7 +38,7 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 	if err != nil {
 		return nil, err
 	}
-	store, err := openBulkStore(ctx, settings, log)
+	store, err := openBulkStore(ctx, settings, disk, log)
 	if err != nil {
 		webhooks.Close()
 		return nil, err
@@ -86,10 +87,10 @@ func checkpointOf(store any) func(ctx context.Context, dir string) error {
 }
 
 // openBulkStore opens the store that the settings name.
-func openBulkStore(ctx context.Context, settings *config.Config, log *slog.Logger) (bulk.Store, error) {
+func openBulkStore(ctx context.Context, settings *config.Config, disk *fsync.Watch, log *slog.Logger) (bulk.Store, error) {
 	if settings.State.IsEmbedded() {
 		store, err := pebblestore.Open(settings.DataDir, pebblestore.Options{
-			Bulk: settings.Bulk, Logger: log, DiskReserve: settings.DiskReserve,
+			Bulk: settings.Bulk, Logger: log, DiskReserve: settings.DiskReserve, FS: disk.FS("bulk"),
 		})
 		if err != nil {
 			return nil, err

@@ -12,7 +12,7 @@ import (
 // openDashboard mounts the dashboard on the server: of all parts, those that are off included.
 func openDashboard(settings *config.Config, server *ops.Server, accounts *accounts, topics *topics, jobs *jobs, rooms *rooms, log *slog.Logger) (*web.Dashboard, error) {
 	options := web.Options{
-		Metrics: server.Registry(), Failing: server.Failing, Audit: accounts.trail.Trail, Settings: inForce(settings), Logger: log,
+		Metrics: server.Registry(), Failing: server.Failing, Warnings: server.Warnings, Audit: accounts.trail.Trail, Settings: inForce(settings), Logger: log,
 	}
 	// An interface that has a nil pointer is not nil.
 	if accounts.known != nil {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/bundle"
+	"github.com/sluice-project/sluice/internal/fsync"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/room"
 )
@@ -82,8 +83,9 @@ func openBenchmarkGate(b *testing.B, state, upstream string) (address, cookies s
 		b.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	connections, server := openServer(settings, &accounts{}, nil, &bundle.Tail{}, log)
-	of, err := openRooms(b.Context(), settings, server, nil, nil, nil, log)
+	disk := fsync.NewWatch(log)
+	connections, server := openServer(settings, &accounts{}, nil, disk, &bundle.Tail{}, log)
+	of, err := openRooms(b.Context(), settings, server, disk, nil, nil, nil, log)
 	if err != nil {
 		b.Fatal(err)
 	}

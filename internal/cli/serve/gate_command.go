@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/exit"
+	"github.com/sluice-project/sluice/internal/fsync"
 	"github.com/sluice-project/sluice/lifecycle"
 )
 
@@ -84,13 +85,14 @@ func runGate(
 		return err
 	}
 	defer func() { err = errors.Join(err, accounts.close()) }()
-	bounds, server := openServer(settings, accounts, secure, tail, log)
+	disk := fsync.NewWatch(log)
+	bounds, server := openServer(settings, accounts, secure, disk, tail, log)
 	tracing, err := openTracing(ctx, settings, server, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	of, err := openRooms(ctx, settings, server, nil, nil, tracing.provider, log)
+	of, err := openRooms(ctx, settings, server, disk, nil, nil, tracing.provider, log)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/connlimit"
+	"github.com/sluice-project/sluice/internal/fsync"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/room"
@@ -44,11 +45,11 @@ type rooms struct {
 
 // openRooms opens the store of rooms and mounts their API on the server. A nil publisher disables
 // events, a nil tracer traces.
-func openRooms(ctx context.Context, settings *config.Config, server *ops.Server, accounts *access.Accounts, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (*rooms, error) {
+func openRooms(ctx context.Context, settings *config.Config, server *ops.Server, disk *fsync.Watch, accounts *access.Accounts, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (*rooms, error) {
 	if settings.State.IsOff() {
 		return &rooms{part: *noPart()}, nil
 	}
-	store, err := openRoomStore(ctx, settings, log)
+	store, err := openRoomStore(ctx, settings, disk, log)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func openPublic(settings *config.Config, server *ops.Server, secure *security, c
 }
 
 // openRoomStore opens the store that the settings name.
-func openRoomStore(ctx context.Context, settings *config.Config, log *slog.Logger) (room.Store, error) {
+func openRoomStore(ctx context.Context, settings *config.Config, disk *fsync.Watch, log *slog.Logger) (room.Store, error) {
 	if !settings.State.IsEmbedded() {
 		ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 		defer cancel()
@@ -132,7 +133,7 @@ func openRoomStore(ctx context.Context, settings *config.Config, log *slog.Logge
 		return store, nil
 	}
 	store, err := pebblestore.Open(filepath.Join(settings.DataDir, roomFolder), pebblestore.Options{
-		Logger: log, DiskReserve: settings.DiskReserve,
+		Logger: log, DiskReserve: settings.DiskReserve, FS: disk.FS("room"),
 	})
 	if errors.Is(err, pebblestore.ErrInUse) {
 		return nil, fmt.Errorf("%w; \"sluice serve\" with gate.http is a server and a gate in one process, and --state redis://… is shared by several", err)

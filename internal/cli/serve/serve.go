@@ -18,6 +18,7 @@ import (
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/bundle"
 	"github.com/sluice-project/sluice/internal/connlimit"
+	"github.com/sluice-project/sluice/internal/fsync"
 	"github.com/sluice-project/sluice/internal/renew"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
@@ -97,7 +98,8 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 	if err != nil {
 		return err
 	}
-	stored, closeStore, err := openTopicStore(ctx, settings, log)
+	disk := fsync.NewWatch(log)
+	stored, closeStore, err := openTopicStore(ctx, settings, disk, log)
 	if err != nil {
 		return err
 	}
@@ -107,7 +109,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, accounts.close()) }()
-	bounds, server := openServer(settings, accounts, secure, tail, log)
+	bounds, server := openServer(settings, accounts, secure, disk, tail, log)
 	tracing, err := openTracing(ctx, settings, server, log)
 	if err != nil {
 		return err
@@ -118,12 +120,12 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, topics.close()) }()
-	bulk, err := openBulk(ctx, settings, server, topics.publishers.bulk, tracing.provider, log)
+	bulk, err := openBulk(ctx, settings, server, disk, topics.publishers.bulk, tracing.provider, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, bulk.close()) }()
-	rooms, err := openRooms(ctx, settings, server, accounts.known, topics.publishers.room, tracing.provider, log)
+	rooms, err := openRooms(ctx, settings, server, disk, accounts.known, topics.publishers.room, tracing.provider, log)
 	if err != nil {
 		return err
 	}
@@ -144,8 +146,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		services = append(services, topics.member)
 		grace += leaveTime
 	}
-	log.Info("serving", "http", settings.HTTP, "public", settings.Public, "kafka", settings.Topic.Kafka.String(), "data", settings.DataDir,
-		"state", settings.State.String(), "gate", settings.Gate.HTTP)
+	log.Info("serving", "http", settings.HTTP, "public", settings.Public, "kafka", settings.Topic.Kafka.String(), "data", settings.DataDir, "state", settings.State.String(), "gate", settings.Gate.HTTP)
 	return lifecycle.Run(ctx, grace, services...)
 }
 
@@ -222,7 +223,7 @@ type bounds struct {
 }
 
 // openServer returns the server of operators, with what is about the process, and the bounds of all listeners.
-func openServer(settings *config.Config, accounts *accounts, secure *security, tail *bundle.Tail, log *slog.Logger) (*bounds, *ops.Server) {
+func openServer(settings *config.Config, accounts *accounts, secure *security, disk *fsync.Watch, tail *bundle.Tail, log *slog.Logger) (*bounds, *ops.Server) {
 	memory := ops.SetMemoryBudget(settings.MemoryBudget)
 	load := ops.NewLoad(memory.Share())
 	connections := connlimit.New(connlimit.Bounds{
@@ -232,7 +233,8 @@ func openServer(settings *config.Config, accounts *accounts, secure *security, t
 	server := ops.NewServer(ops.Options{
 		Addr: settings.HTTP, Hosts: settings.KnownHosts(), TLS: secure.config, CheckCertificate: secure.check, Connections: connections, Load: load, Pprof: settings.Pprof, Accounts: accounts.known, Audit: accounts.trail.Trail, Logger: log,
 	})
-	server.Registry().MustRegister(connections)
+	server.Registry().MustRegister(connections, disk)
+	server.Warn("disk", disk.Check)
 	api.Register(server.API(), accounts.known, log)
 	bundle.Register(server.API(), bundle.Source{Settings: inForce(settings), Failing: server.Failing, Log: tail, Logger: log})
 	return &bounds{connections, load, memory}, server

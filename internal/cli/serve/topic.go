@@ -14,6 +14,7 @@ import (
 	bulkengine "github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/events"
+	"github.com/sluice-project/sluice/internal/fsync"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/ops"
 	roomengine "github.com/sluice-project/sluice/room/engine"
@@ -146,7 +147,7 @@ type topicStore interface {
 
 // openTopicStore opens files, or with a cluster a node of it, which waits for a majority of the nodes;
 // the store is nil if topics are off. It is closed when all that use it have stopped.
-func openTopicStore(ctx context.Context, settings *config.Config, log *slog.Logger) (store topicStore, closeStore func() error, err error) {
+func openTopicStore(ctx context.Context, settings *config.Config, disk *fsync.Watch, log *slog.Logger) (store topicStore, closeStore func() error, err error) {
 	if !settings.Topic.On() {
 		return nil, func() error { return nil }, nil
 	}
@@ -157,7 +158,7 @@ func openTopicStore(ctx context.Context, settings *config.Config, log *slog.Logg
 	dir := filepath.Join(settings.DataDir, topicFolder)
 	if cluster == nil {
 		store, err = filestore.Open(dir, filestore.Options{
-			SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log,
+			SyncInterval: settings.Topic.SyncInterval(), DiskReserve: settings.DiskReserve, Logger: log, FS: disk.FS("topic"),
 		})
 	} else {
 		store, err = natsstore.OpenCluster(ctx, dir, natsstore.Options{

@@ -36,7 +36,7 @@ func (d *Full) GetDiskUsage(string) (vfs.DiskUsage, error) {
 // Syncing is a disk in memory that calls a function before each fsync.
 type Syncing struct {
 	vfs.FS
-	before atomic.Pointer[func() error]
+	before atomic.Pointer[func(path string) error]
 }
 
 // NewSyncing returns a disk over another.
@@ -44,15 +44,15 @@ func NewSyncing(memory *vfs.MemFS) *Syncing {
 	d := &Syncing{}
 	d.FS = errorfs.Wrap(memory, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if before := d.before.Load(); before != nil && (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo) {
-			return (*before)()
+			return (*before)(op.Path)
 		}
 		return nil
 	}))
 	return d
 }
 
-// Before sets what is called before each fsync, which fails with its error; nil: nothing.
-func (d *Syncing) Before(f func() error) {
+// Before sets what is called with the path before each fsync, which fails with its error; nil: nothing.
+func (d *Syncing) Before(f func(path string) error) {
 	if f == nil {
 		d.before.Store(nil)
 		return

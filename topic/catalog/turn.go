@@ -23,9 +23,9 @@ const (
 	turnPause = 10 * time.Millisecond
 )
 
-// InTurn calls f with the condition under which it may write; f returns ErrConflict if another turn has begun in the meantime, and
-// is called again, at most 100 times. Callers of one node come one after another. Under the guards turns may be taken at all: after a conflict, check returns an error if they may not any
-// more.
+// InTurn takes a turn and calls f with the condition under which it may write. If another turn has begun in the meantime, f returns
+// ErrConflict, and InTurn starts again, at most 100 times. The guards are conditions of the turn itself; check returns an error if
+// they cannot hold any more. The callers of one node come one after another, so that only nodes disturb each other.
 func InTurn(ctx context.Context, meta topic.Meta, guards func() []topic.Guard, check func() error, f func(turn topic.Guard) error) error {
 	for taken := range mostTurns {
 		turn, err := takeTurn(ctx, meta, guards())
@@ -42,6 +42,7 @@ func InTurn(ctx context.Context, meta topic.Meta, guards func() []topic.Guard, c
 	return fmt.Errorf("%w: other nodes create topics and groups for owners with quotas all the time; try again", topic.ErrConflict)
 }
 
+// pause waits, unless ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

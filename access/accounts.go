@@ -78,10 +78,12 @@ type snapshot struct {
 	byName  map[string]*record
 	judged  judged
 	limits  quotas
+
+	tenantRates tenantRates
 }
 
 func newSnapshot(d *document, version string) *snapshot {
-	s := &snapshot{document: d, version: version, byHash: map[hash]*record{}, byName: map[string]*record{}, judged: newJudged(d.ACLs), limits: newQuotas(d.Quotas)}
+	s := &snapshot{document: d, version: version, byHash: map[hash]*record{}, byName: map[string]*record{}, judged: newJudged(d.ACLs), limits: newQuotas(d.Quotas), tenantRates: newTenantRates(d.Quotas)}
 	for i := range d.Tokens {
 		r := &d.Tokens[i]
 		s.byHash[r.hash], s.byName[r.Name] = r, r

@@ -318,7 +318,7 @@ func TestThereMayBeManyTokens(t *testing.T) {
 
 // A document that this release does not know ends the start, and changes nothing later.
 func TestUnknownDocumentsAreRefused(t *testing.T) {
-	const newer = `{"format":4}`
+	const newer = `{"format":5}`
 	for _, document := range []string{"", "[]", newer, `{"format":1,"tokens":[{"name":"a","sha256":"AAAA"}]}`} {
 		store := &storetest.Memory{}
 		if _, err := store.Write(t.Context(), []byte(document), ""); err != nil {

@@ -48,10 +48,9 @@ func (b *bucket) allowance(rate float64, now time.Time) int64 {
 	return int64(min(max(min(left, rate*answered.Seconds()), 1), 1<<50))
 }
 
-// take counts one of a rate, unless as many are to be made good as there are answers for: then it returns how long that lasts.
-func (b *bucket) take(rate float64, now time.Time) (wait time.Duration) {
+// due returns how long it lasts until one more may be spent: 0, unless as many are to be made good as there are answers for.
+func (b *bucket) due(rate float64, now time.Time) (wait time.Duration) {
 	if b.allowance(rate, now) > 0 {
-		b.spend(1, rate, now)
 		return 0
 	}
 	return max(1, time.Duration(b.debt/rate*float64(time.Second))-answering)

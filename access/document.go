@@ -13,7 +13,8 @@ import (
 const (
 	formatTokens = 1 // tokens alone
 	formatACLs   = 2 // users and ACLs too
-	format       = 3 // quotas too
+	formatQuotas = 3 // quotas too, of users and client ids
+	format       = 4 // quotas of tenants too
 )
 
 // ErrFull means that there are as many tokens, users, ACLs or quotas as there may be.
@@ -85,8 +86,10 @@ func Summarize(text []byte, now time.Time) (Summary, error) {
 // encode writes a document.
 func (d *document) encode() ([]byte, error) {
 	switch {
-	case len(d.Quotas) > 0:
+	case slices.ContainsFunc(d.Quotas, func(q Quota) bool { return q.Tenant != "" }):
 		d.Format = format
+	case len(d.Quotas) > 0:
+		d.Format = formatQuotas
 	case len(d.Users) > 0 || len(d.ACLs) > 0:
 		d.Format = formatACLs
 	default:

@@ -1,6 +1,8 @@
 package access
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -32,12 +34,36 @@ type quotas map[string]map[string]map[string]float64
 func newQuotas(all []Quota) quotas {
 	by := quotas{}
 	for _, q := range all {
+		if q.Tenant != "" {
+			continue
+		}
 		if by[q.User] == nil {
 			by[q.User] = map[string]map[string]float64{}
 		}
 		by[q.User][q.Client] = q.Rates
 	}
 	return by
+}
+
+// tenantRates are the requests a second of tenants, by name. They do not change.
+type tenantRates map[string]float64
+
+func newTenantRates(all []Quota) tenantRates {
+	by := tenantRates{}
+	for _, q := range all {
+		if q.Tenant != "" {
+			by[q.Tenant] = q.Rates[RequestRate]
+		}
+	}
+	return by
+}
+
+// find returns the rate of a tenant; 0 means that there is no quota, as for "".
+func (r tenantRates) find(tenant string) float64 {
+	if tenant == "" {
+		return 0
+	}
+	return cmp.Or(r[tenant], r[DefaultEntity])
 }
 
 // find returns the rate of a user with a client id, by Kafka's order: what names the user comes before what does not, and then
@@ -110,16 +136,40 @@ func (m *Meter) Allowance() int64 {
 	return m.among.bucket(m.of, now).allowance(m.rate, now)
 }
 
-// Request counts a request that somebody sends over HTTP. It returns how long they have to wait before they may send it, 0 if
-// they have not. The admin token of the settings never has.
-func (a *Accounts) Request(p *Principal) (wait time.Duration) {
-	if a.perSecond == 0 || p.Name == AdminName {
-		return 0
+// TooManyError says that a request comes too early.
+type TooManyError struct {
+	// Of is who sends too many, and Quota what bounds them.
+	Of, Quota string
+	// Wait is how long they have to wait.
+	Wait time.Duration
+}
+
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("%s sends more requests in a second than %s allows", e.Of, e.Quota)
+}
+
+// Request counts a request that somebody sends over HTTP, against what each account may send and, of an account that is limited to
+// exactly one tenant, against the quota of that tenant. It returns a *TooManyError, and has counted nothing, if they have to wait.
+// The admin token of the settings never has to.
+func (a *Accounts) Request(p *Principal) error {
+	tenant := p.onlyTenant()
+	perTenant := a.known.Load().tenantRates.find(tenant)
+	if p.Name == AdminName || a.perSecond == 0 && perTenant == 0 {
+		return nil
 	}
 	a.buckets.mu.Lock()
 	defer a.buckets.mu.Unlock()
 	now := time.Now()
-	return a.buckets.bucket(used{rate: "requests", user: p.Name}, now).take(a.perSecond, now)
+	account, all := used{rate: "requests", user: p.Name}, used{rate: RequestRate, user: tenant}
+	if wait := a.buckets.due(account, a.perSecond, now); wait > 0 {
+		return &TooManyError{p.String(), "access.requests_per_second", wait}
+	}
+	if wait := a.buckets.due(all, perTenant, now); wait > 0 {
+		return &TooManyError{"the tenant " + tenant, "its quota " + RequestRate, wait}
+	}
+	a.buckets.spendOne(account, a.perSecond, now)
+	a.buckets.spendOne(all, perTenant, now)
+	return nil
 }
 
 // buckets are those of all entities that use something. Quotas hold for each instance by itself, as Kafka's do for each
@@ -151,4 +201,19 @@ func (b *buckets) bucket(of used, now time.Time) *bucket {
 	made := &bucket{}
 	b.all[used{of.rate, of.by, of.user, strings.Clone(of.client)}] = made
 	return made
+}
+
+// due returns how long it lasts until an entity may spend one of a rate; of rate 0 it always may. b.mu is held.
+func (b *buckets) due(of used, rate float64, now time.Time) time.Duration {
+	if rate == 0 {
+		return 0
+	}
+	return b.bucket(of, now).due(rate, now)
+}
+
+// spendOne counts one of a rate; of rate 0 nothing is counted. b.mu is held.
+func (b *buckets) spendOne(of used, rate float64, now time.Time) {
+	if rate > 0 {
+		b.bucket(of, now).spend(1, rate, now)
+	}
 }

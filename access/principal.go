@@ -52,6 +52,14 @@ func (p *Principal) May(right Right) bool {
 // Tenant reports whether a tenant is within the limits.
 func (p *Principal) Tenant(name string) bool { return p == nil || within(p.Tenants, name) }
 
+// onlyTenant returns the one tenant that somebody is limited to; "" if there is none, or may be another.
+func (p *Principal) onlyTenant() string {
+	if len(p.Tenants) != 1 || strings.HasSuffix(p.Tenants[0], "*") {
+		return ""
+	}
+	return p.Tenants[0]
+}
+
 // Type reports whether a job type is within the limits.
 func (p *Principal) Type(name string) bool { return p == nil || within(p.Types, name) }
 

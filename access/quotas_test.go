@@ -245,3 +245,100 @@ func TestInstancesAgreeOnQuotas(t *testing.T) {
 		}
 	})
 }
+
+// made is a quota of what a user has made.
+func made(user string, of map[string]float64) access.Quota {
+	return access.Quota{User: user, Rates: of}
+}
+
+// A user has the quota of their name before that of all others; the admin token, and nobody, have none.
+func TestMostThatAUserMayHaveMade(t *testing.T) {
+	accounts := open(t, &storetest.Memory{}, nil)
+	setQuotas(t, accounts, made("ada", map[string]float64{access.MaxTopics: 3}),
+		made(access.DefaultEntity, map[string]float64{access.MaxTopics: 5, access.MaxRooms: math.MaxInt64}))
+	for _, test := range []struct {
+		user, quota string
+		want        int
+	}{
+		{"ada", access.MaxTopics, 3}, {"ada", access.MaxRooms, math.MaxInt32}, {"ada", access.MaxGroups, 0}, {"bob", access.MaxTopics, 5},
+		{access.AdminName, access.MaxTopics, 0}, {"", access.MaxTopics, 0},
+	} {
+		if got := accounts.Most(test.user, test.quota); got != test.want {
+			t.Errorf("%s of %q: %d, want %d", test.quota, test.user, got, test.want)
+		}
+	}
+	setQuotas(t, accounts, made("ada", map[string]float64{access.MaxTopics: 0}))
+	if got := accounts.Most("ada", access.MaxTopics); got != 5 {
+		t.Errorf("after its own quota was removed ada may have %d topics, want the 5 of the default", got)
+	}
+	if got := (*access.Accounts)(nil).Most("ada", access.MaxTopics); got != 0 {
+		t.Errorf("without accounts ada may have %d topics, want any number", got)
+	}
+}
+
+// A quota is refused for an entity that it is not of.
+func TestQuotasAreOfTheirEntities(t *testing.T) {
+	accounts := open(t, &storetest.Memory{}, nil)
+	for _, test := range []struct {
+		change access.Quota
+		says   string
+	}{
+		{access.Quota{Client: "app", Rates: map[string]float64{access.MaxTopics: 1}}, "a user without a client-id"},
+		{access.Quota{User: "ada", Client: "app", Rates: map[string]float64{access.MaxRooms: 1}}, "a user without a client-id"},
+		{access.Quota{Tenant: "acme", Rates: map[string]float64{access.MaxGroups: 1}}, "a user without a client-id"},
+		{access.Quota{Tenant: "acme", Rates: map[string]float64{access.ProducerRate: 1}}, "a user, a client-id, or both"},
+		{access.Quota{User: "ada", Rates: map[string]float64{access.RequestRate: 1}}, "a quota of a tenant"},
+		{access.Quota{User: "ada", Tenant: "acme"}, "a tenant alone"},
+		{access.Quota{Tenant: "acme-*", Rates: map[string]float64{access.RequestRate: 1}}, "not a prefix"},
+		{access.Quota{User: "ada", Rates: map[string]float64{access.MaxTopics: 1.5}}, "a whole number of what exists"},
+		{access.Quota{User: "ada", Rates: map[string]float64{"max_cats": 1}}, access.MaxPartitions},
+	} {
+		refused, err := accounts.ChangeQuotas(t.Context(), []access.Quota{test.change}, false)
+		if err != nil || refused[0] == nil || !strings.Contains(refused[0].Error(), test.says) {
+			t.Errorf("%+v: %v, %v; want a refusal with %q", test.change, refused, err, test.says)
+		}
+	}
+}
+
+// All accounts of one tenant share the requests of its quota, within 5 % over ten seconds. Accounts of several tenants, and of all,
+// have no part in it. An earlier release, which would lose the quota, refuses the document.
+func TestRequestsOfATenantAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &storetest.Memory{}
+		accounts := open(t, store, nil)
+		setQuotas(t, accounts, access.Quota{Tenant: "acme", Rates: map[string]float64{access.RequestRate: 50}},
+			access.Quota{Tenant: access.DefaultEntity, Rates: map[string]float64{access.RequestRate: 10}})
+		senders := map[string]*access.Principal{
+			"acme 1": {Name: "a", Tenants: []string{"acme"}}, "acme 2": {Name: "b", Tenants: []string{"acme"}}, "globex": {Name: "c", Tenants: []string{"globex"}},
+			"two": {Name: "d", Tenants: []string{"acme", "globex"}}, "prefix": {Name: "e", Tenants: []string{"acme*"}}, "all": {Name: "f"},
+		}
+		passed := map[string]int{}
+		for range 1000 {
+			for name, p := range senders {
+				err := accounts.Request(p)
+				late, tooMany := errors.AsType[*access.TooManyError](err)
+				if err == nil {
+					passed[name]++
+				} else if !tooMany || late.Wait <= 0 || !strings.Contains(err.Error(), "the tenant "+p.Tenants[0]) || !strings.Contains(err.Error(), access.RequestRate) {
+					t.Fatalf("%s: %v", name, err)
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if n := passed["acme 1"] + passed["acme 2"]; n < 475 || n > 525 {
+			t.Errorf("%d requests of the tenant in 10 s, want 500 within 5 %%", n)
+		}
+		if n := passed["globex"]; n < 95 || n > 105 {
+			t.Errorf("%d requests of a tenant with the default quota in 10 s, want 100 within 5 %%", n)
+		}
+		for _, name := range []string{"two", "prefix", "all"} {
+			if passed[name] != 1000 {
+				t.Errorf("%s: %d requests pass, want all 1,000", name, passed[name])
+			}
+		}
+		text, _, err := store.Read(t.Context())
+		if err != nil || !strings.HasPrefix(string(text), `{"format":4,`) {
+			t.Errorf("the document is %.40s, %v; want format 4", text, err)
+		}
+	})
+}

@@ -30,6 +30,7 @@ var operations = map[string]Right{
 	"back-up": Backup, "debug-process": Profile,
 
 	"create-token": ManageAccess, "list-tokens": ManageAccess, "rotate-token": ManageAccess, "revoke-token": ManageAccess,
+	"list-quotas": ManageAccess, "set-quota": ManageAccess,
 }
 
 // paths has the right of each other pattern at the operators' address.

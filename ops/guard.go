@@ -32,7 +32,7 @@ type guard struct {
 func newGuard(accounts *access.Accounts, trail *audit.Trail) *guard {
 	return &guard{accounts: accounts, trail: trail, attempts: access.NewAttempts(), refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sluice_http_refused_total",
-		Help: "Requests for operators that were refused: unauthenticated (no valid token), forbidden (the token lacks the right), too_many (failed attempts, or more in a second than an account may send).",
+		Help: "Requests for operators that were refused: unauthenticated (no valid token), forbidden (the token lacks the right), too_many (failed attempts, or more in a second than an account or a tenant may send).",
 	}, []string{"reason"})}
 }
 
@@ -59,9 +59,9 @@ func (g *guard) Admit(w http.ResponseWriter, r *http.Request, operation string, 
 		g.refused.WithLabelValues("forbidden").Inc()
 		return nil, edge.Refuse(http.StatusForbidden, problem.Forbidden, p.String()+" lacks the right "+right.String()+": want one of the roles "+access.JoinRoles(access.RolesWith(right)))
 	default:
-		if wait := g.counted(p, right); wait > 0 {
+		if late, tooMany := errors.AsType[*access.TooManyError](g.counted(p, right)); tooMany {
 			g.refused.WithLabelValues("too_many").Inc()
-			return nil, edge.Refuse(http.StatusTooManyRequests, problem.Busy, p.String()+" sends more requests in a second than access.requests_per_second allows").RetryAfter(wait)
+			return nil, edge.Refuse(http.StatusTooManyRequests, problem.Busy, late.Error()).RetryAfter(late.Wait)
 		}
 		if a != nil {
 			a.streams.sentBy(a, p)
@@ -70,10 +70,10 @@ func (g *guard) Admit(w http.ResponseWriter, r *http.Request, operation string, 
 	return r.WithContext(access.With(r.Context(), p)), nil
 }
 
-// counted counts a request, unless it is for the public, who needs no token, and returns how long its sender has to wait first.
-func (g *guard) counted(p *access.Principal, right access.Right) time.Duration {
+// counted counts a request, unless it is for the public, who needs no token, and returns an error if its sender has to wait first.
+func (g *guard) counted(p *access.Principal, right access.Right) error {
 	if right == access.Open {
-		return 0
+		return nil
 	}
 	return g.accounts.Request(p)
 }

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -163,6 +164,44 @@ func TestRequestsOfAnAccountAreBounded(t *testing.T) {
 			if n < 475 || n > 525 {
 				t.Errorf("%s: %d requests in 10 s, want 500 within 5 %%", name, n)
 			}
+		}
+	})
+}
+
+// Tokens of one tenant share the requests of its quota; who has to wait learns which quota that is.
+func TestRequestsOfATenantAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		known, err := access.New(&storetest.Memory{}, adminSecret, access.Options{Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused, err := known.ChangeQuotas(t.Context(), []access.Quota{{Tenant: "acme", Rates: map[string]float64{access.RequestRate: 50}}}, false)
+		if err := errors.Join(append(refused, err)...); err != nil {
+			t.Fatal(err)
+		}
+		s := NewServer(Options{Accounts: known, Logger: quiet()})
+		passed := 0
+		var secrets []string
+		for _, name := range []string{"a", "b"} {
+			_, secret, err := known.Create(t.Context(), access.Principal{Name: name, Roles: []access.Role{access.Submitter, access.Viewer}, Tenants: []string{"acme"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			secrets = append(secrets, "Bearer "+secret)
+		}
+		for range 1000 {
+			for _, secret := range secrets {
+				switch w := ask(s, "GET", "/metrics", secret, nil); {
+				case w.Code == http.StatusOK:
+					passed++
+				case w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "the tenant acme sends more requests in a second than its quota requests_per_second allows"):
+					t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if passed < 475 || passed > 525 {
+			t.Errorf("%d requests in 10 s, want 500 within 5 %%", passed)
 		}
 	})
 }

@@ -45,8 +45,9 @@ type Store interface {
 	// PutRoom stores a room's record if the room has that revision, 0 for a room that
 	// must not exist, and returns the new revision; otherwise it returns ErrConflict. A
 	// revision is never reused for a name, even after the room was removed. It returns
-	// ErrTooManyRooms beyond MaxRooms. It calls nobody.
-	PutRoom(ctx context.Context, name string, record []byte, revision uint64) (uint64, error)
+	// ErrTooManyRooms beyond MaxRooms. It calls nobody. With a version, at most one, it also returns
+	// ErrConflict if RoomsVersion is not that any more: what the caller knew of the rooms still holds then.
+	PutRoom(ctx context.Context, name string, record []byte, revision uint64, version ...uint64) (uint64, error)
 	// RemoveRoom removes a room with all its visitors and events: a later room of that
 	// name starts empty. It is idempotent.
 	RemoveRoom(ctx context.Context, name string) error
@@ -135,6 +136,14 @@ const (
 	MaxRecord = 256 << 10
 )
 
+// Owner is who creates a room.
+type Owner struct {
+	// Name is that of an account; "" for nobody.
+	Name string
+	// Most is how many rooms the owner may have made that still exist; 0 means any number.
+	Most int
+}
+
 // Record is a room as a store has it.
 type Record struct {
 	Name     string
@@ -216,6 +225,17 @@ var (
 	// ErrClosed: the store or engine is closed.
 	ErrClosed = errors.New("closed")
 )
+
+// QuotaError means that an owner may make no more rooms.
+type QuotaError struct {
+	Owner string
+	// Has is how many rooms the owner has made that still exist, and Most how many that may be.
+	Has, Most int
+}
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("%s has %d rooms, and one more would exceed max_rooms, %d: remove one, or have an admin raise it", e.Owner, e.Has, e.Most)
+}
 
 // String returns the ID: the secret is not for logs.
 func (k SigningKey) String() string { return "key " + k.ID }

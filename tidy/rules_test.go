@@ -19,7 +19,7 @@ var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{"internal/cli"}},
 
 	"internal/cli": {imports: []string{
-		"internal/cli/brokers", "internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/profile", "internal/cli/remote", "internal/cli/room", "internal/cli/serve", "internal/cli/token", "internal/cli/top", "internal/cli/topic",
+		"internal/cli/brokers", "internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/profile", "internal/cli/quota", "internal/cli/remote", "internal/cli/room", "internal/cli/serve", "internal/cli/token", "internal/cli/top", "internal/cli/topic",
 	}},
 	"internal/cli/exit":    {imports: []string{"config"}},
 	"internal/cli/term":    {},
@@ -45,6 +45,7 @@ var packages = map[string]rule{
 		"bulk/upload", "internal/cli/brokers", "internal/cli/exit", "internal/cli/input", "internal/cli/profile", "internal/cli/remote", "internal/cli/term", "internal/cli/trust", "ops", "topic", "topic/api", "topic/catalog", "topic/convert", "topic/filestore", "topic/migrate", "topic/natsstore",
 	}},
 	"internal/cli/token":   {imports: []string{"access/api", "internal/cli/remote", "internal/cli/term"}},
+	"internal/cli/quota":   {imports: []string{"access/api", "internal/cli/exit", "internal/cli/remote", "internal/cli/term"}},
 	"internal/cli/group":   {imports: []string{"internal/cli/brokers", "internal/cli/exit", "internal/cli/term"}},
 	"internal/cli/cluster": {imports: []string{"internal/cli/exit", "internal/cli/remote", "internal/cli/term", "topic/api"}},
 	"internal/cli/data":    {imports: []string{"access", "access/filestore", "bulk/pebblestore", "internal/backup", "internal/bundle", "internal/cli/brokers", "internal/cli/exit", "internal/cli/remote", "internal/cli/term", "internal/connlimit", "room/pebblestore", "topic/filestore"}},

@@ -13,7 +13,9 @@ var (
 	// ErrTooManyPartitions reports that all topics together would have more partitions
 	// than Config.TotalPartitions.
 	ErrTooManyPartitions = errors.New("too many partitions")
-	ErrInvalidReplicas   = errors.New("invalid number of replicas")
+	// ErrQuota reports that an owner would have more than a Quota allows.
+	ErrQuota           = errors.New("quota exceeded")
+	ErrInvalidReplicas = errors.New("invalid number of replicas")
 	// ErrInvalidAssignment reports that a partition cannot be on those brokers.
 	ErrInvalidAssignment = errors.New("invalid replica assignment")
 	// ErrSharesFull reports that share groups read too many partitions at once.

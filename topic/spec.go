@@ -22,6 +22,16 @@ type Spec struct {
 	Assignment [][]int32
 	// Settings are the topic's own settings, by name; see [SettingsTable].
 	Settings map[string]string
+	// Owner is the account that creates it; "" if there is none. At most 300 bytes.
+	Owner string
+}
+
+// Quota is how much of something an owner may have made that still exists; 0 means any number.
+type Quota struct {
+	// Topics includes views; Partitions are those of the owner's topics, whoever added them.
+	Topics, Partitions int
+	// Groups are those that were made while the owner had a quota of groups.
+	Groups int
 }
 
 // validName matches the names that Kafka allows.

@@ -59,7 +59,7 @@ type inName struct {
 // server has what the operations share.
 type server struct{ accounts *access.Accounts }
 
-// Register adds the operations of tokens to an API. Without accounts, which are nil then, they say how to have some.
+// Register adds the operations of tokens and quotas to an API. Without accounts, which are nil then, they say how to have some.
 func Register(to *edge.API, accounts *access.Accounts, logger *slog.Logger) {
 	s := &server{accounts}
 	p := to.Part("access", edge.PartOptions{Logger: logger, Refuse: refuse})
@@ -73,6 +73,7 @@ func Register(to *edge.API, accounts *access.Accounts, logger *slog.Logger) {
 		ID: "revoke-token", Route: "DELETE /v1/tokens/{name}", Summary: "Revoke a token", Status: http.StatusNoContent,
 		Description: "It ends at once here, and within 5 seconds at all instances, with its open connections.",
 	}, on(s, s.revoke))
+	registerQuotas(p, s)
 }
 
 // on refuses the requests of a handler if accounts are off.

@@ -92,7 +92,7 @@ func TestTokens(t *testing.T) {
 func TestWithoutAccounts(t *testing.T) {
 	to := edge.New()
 	api.Register(to, nil, quiet)
-	for _, route := range []string{"GET /v1/tokens", "DELETE /v1/tokens/a", "POST /v1/tokens/a/rotate", "POST /v1/tokens"} {
+	for _, route := range []string{"GET /v1/tokens", "DELETE /v1/tokens/a", "POST /v1/tokens/a/rotate", "POST /v1/tokens", "GET /v1/quotas"} {
 		method, path, _ := strings.Cut(route, " ")
 		body := ""
 		if path == "/v1/tokens" && method == "POST" {
@@ -101,5 +101,34 @@ func TestWithoutAccounts(t *testing.T) {
 		if _, w := ask(to, method, path, body); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "access.admin_token") {
 			t.Errorf("%s: %d %s", route, w.Code, w.Body)
 		}
+	}
+}
+
+// Quotas are set one by one, and 0 removes one; what cannot be is refused with what can.
+func TestQuotas(t *testing.T) {
+	accounts, _, to := open(t)
+	document := edgetest.Read(t, to)
+	for _, test := range []struct {
+		method, body string
+		status       int
+		says         string
+	}{
+		{"GET", "", 200, `"quotas":[]`},
+		{"PATCH", `{"user":"ada","values":{"max_topics":3,"max_rooms":2}}`, 200, `"values":{"max_rooms":2,"max_topics":3}`},
+		{"PATCH", `{"user":"ada","values":{"max_topics":0}}`, 200, `"values":{"max_rooms":2}`},
+		{"PATCH", `{"tenant":"<default>","values":{"requests_per_second":50}}`, 200, `"tenant":"`},
+		{"PATCH", `{"tenant":"acme","values":{"max_rooms":5}}`, 422, "a user without a client-id"},
+		{"PATCH", `{"values":{"max_rooms":5}}`, 422, "want a user"},
+		{"PATCH", `{"user":"ada","values":{"max_cats":5}}`, 422, "max_partitions"},
+		{"GET", "", 200, `"requests_per_second":50`},
+		{"PATCH", `{"user":"ada","values":{"max_rooms":0}}`, 200, `"values":{}`},
+	} {
+		r, w := ask(to, test.method, "/v1/quotas", test.body)
+		if err := document.Conforms(r, w); err != nil || w.Code != test.status || !strings.Contains(w.Body.String(), test.says) {
+			t.Errorf("%s %s: %d %s, %v; want %d with %s", test.method, test.body, w.Code, w.Body, err, test.status, test.says)
+		}
+	}
+	if all := accounts.Quotas(); len(all) != 1 || all[0].Tenant != access.DefaultEntity {
+		t.Errorf("the quotas are %+v, want that of tenants alone", all)
 	}
 }

@@ -1,4 +1,4 @@
-// Package api serves the tokens of package access over HTTP: create, list, rotate and revoke, for admins.
+// Package api serves the tokens of package access over HTTP: create, list, rotate and revoke, for admins; and its quotas: list and set.
 //
 // # Guarantees
 //

@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/cli/group"
 	"github.com/sluice-project/sluice/internal/cli/profile"
+	"github.com/sluice-project/sluice/internal/cli/quota"
 	"github.com/sluice-project/sluice/internal/cli/room"
 	"github.com/sluice-project/sluice/internal/cli/serve"
 	"github.com/sluice-project/sluice/internal/cli/token"
@@ -51,7 +52,7 @@ deadline while it is served, and is never lost.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), top.Command(), token.Command(), serve.Command(), serve.Gate())
+	addGroup(root, groupWork, "Run it:", demo.Command(), bulk.Command(), topic.Command(), group.Command(), room.Command(), cluster.Command(), top.Command(), token.Command(), quota.Command(), serve.Command(), serve.Gate())
 	addGroup(root, groupSetUp, "Set it up:", serve.Settings(), data.Backup(), data.Restore(), data.Doctor(), data.Debug(), profile.Command(), newVersionCommand())
 	root.SetHelpCommandGroupID(groupSetUp)
 	root.SetCompletionCommandGroupID(groupSetUp)

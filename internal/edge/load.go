@@ -21,7 +21,7 @@ var unloaded = map[string]bool{
 	"lease-jobs": true, "acknowledge-leases": true, "extend-leases": true,
 	"ask": true, "leave": true, "renew": true, "watch": true, "keys": true, "report-health": true,
 	"seal-action": true, "pause-action": true, "resume-action": true, "cancel-action": true, "change-actions": true, "pause-schedule": true, "remove-schedule": true,
-	"set-tenant": true, "set-target": true, "set-type": true, "set-limits": true, "put-room": true,
+	"set-tenant": true, "set-target": true, "set-type": true, "set-limits": true, "set-quota": true, "put-room": true,
 	"pause-room": true, "resume-room": true, "sold-out-room": true, "revoke": true, "revoke-token": true,
 	"balance-cluster": true, "prefer-leaders": true, "drain-node": true, "resume-node": true, "remove-node": true,
 	"upload-jobs": true, "watch-action": true, "debug-process": true,

@@ -196,12 +196,15 @@ func (e *ConnectionError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// Transient reports whether a retry may succeed, and the delay that the server asks for.
+// Transient reports whether a retry may succeed, and the delay that the server asks for. Refusals of a quota
+// without such a delay last until somebody acts.
 func Transient(err error) (after time.Duration, ok bool) {
 	var refused *Error
 	if errors.As(err, &refused) {
 		switch refused.Status {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusRequestTimeout:
+		case http.StatusTooManyRequests:
+			return refused.RetryAfter, refused.RetryAfter > 0 || refused.Code != problem.Quota
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusRequestTimeout:
 			return refused.RetryAfter, true
 		}
 		return 0, false

@@ -43,6 +43,8 @@ const (
 	CodeTooManyJoins = "too_many_joins"
 	// CodeNotRenewable: the pass may not be renewed, or not once more.
 	CodeNotRenewable = "not_renewable"
+	// CodeQuota: the account may have no more rooms. A retry helps only after it has removed one, or has a higher quota.
+	CodeQuota = problem.Quota
 	// CodeTooManyRooms: the number of rooms is at its maximum.
 	CodeTooManyRooms = "too_many_rooms"
 	// CodeRingFull: no key may be added to the ring now.
@@ -78,6 +80,7 @@ func refuse(err error) *edge.Error {
 	var key *room.KeyError
 	var gone *room.GoneError
 	var limited *engine.LimitError
+	var quota *room.QuotaError
 	switch {
 	case errors.As(err, &settings):
 		return edge.Invalid(settings.Field, settings.Why)
@@ -87,6 +90,8 @@ func refuse(err error) *edge.Error {
 		e := edge.Refuse(http.StatusGone, CodeGone, gone.Error())
 		e.Reason, e.ID = string(gone.Reason), gone.ID
 		return e
+	case errors.As(err, &quota):
+		return edge.Refuse(http.StatusTooManyRequests, CodeQuota, quota.Error())
 	case errors.Is(err, engine.ErrBadToken):
 		return edge.Refuse(http.StatusForbidden, CodeBadToken, err.Error())
 	case errors.Is(err, engine.ErrBadCode):

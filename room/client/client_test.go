@@ -198,6 +198,24 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// Refusals of a quota are not retried, unless the server says when to.
+func TestQuotasAreNotRetried(t *testing.T) {
+	for after, want := range map[string]int64{"": 1, "1": 2} {
+		var count atomic.Int64
+		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			count.Add(1)
+			if after != "" {
+				w.Header().Set("Retry-After", after)
+			}
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = w.Write([]byte(`{"code":"quota","detail":"ada has 2 rooms"}`))
+		}, client.WithAttempts(2))
+		if _, _, err := c.PutRoom(t.Context(), "shop", map[string]any{}); !client.IsStatus(err, http.StatusTooManyRequests) || count.Load() != want {
+			t.Errorf("with Retry-After %q it was asked %d times, want %d: %v", after, count.Load(), want, err)
+		}
+	}
+}
+
 func TestNewRefusesWhatIsNoURL(t *testing.T) {
 	for _, base := range []string{"", "localhost:8080", "ftp://a", "http://", "http://a?b", "http://a#b"} {
 		if _, err := client.New(base); err == nil {

@@ -23,6 +23,12 @@ import (
 // *SettingsError. ErrTooManyRooms if there are MaxRooms, and ErrConflict if others keep
 // changing the room.
 func (e *Engine) PutRoom(ctx context.Context, name string, s room.Settings) (view View, created bool, err error) {
+	return e.PutRoomOf(ctx, room.Owner{}, name, s)
+}
+
+// PutRoomOf is PutRoom; a room that it creates has that owner. A *room.QuotaError if the owner may have no more: that is exact
+// over all instances.
+func (e *Engine) PutRoomOf(ctx context.Context, by room.Owner, name string, s room.Settings) (view View, created bool, err error) {
 	if err := room.ValidName(name); err != nil {
 		return View{}, false, err
 	}
@@ -30,10 +36,17 @@ func (e *Engine) PutRoom(ctx context.Context, name string, s room.Settings) (vie
 	if err := ValidateSettings(s); err != nil {
 		return View{}, false, err
 	}
-	r, err := e.change(ctx, name, func(r *Room) (*Room, error) {
+	if by.Most > 0 {
+		done, err := e.beginMaking(ctx)
+		if err != nil {
+			return View{}, false, err
+		}
+		defer done()
+	}
+	r, err := e.change(ctx, by, name, func(r *Room) (*Room, error) {
 		if r == nil {
 			created = true
-			return e.newRoom(ctx, name, s)
+			return e.newRoom(ctx, by, name, s)
 		}
 		if s.Codes && len(r.CodeKey) == 0 {
 			r.CodeKey = room.NewSeed()
@@ -55,14 +68,30 @@ func (e *Engine) PutRoom(ctx context.Context, name string, s room.Settings) (vie
 	return view, created, err
 }
 
-func (e *Engine) newRoom(ctx context.Context, name string, s room.Settings) (*Room, error) {
+// beginMaking waits until no other call here creates a room for an owner with a quota, and reads the rooms if they have
+// changed. So what conflicts with the creation is other instances alone.
+func (e *Engine) beginMaking(ctx context.Context) (done func(), err error) {
+	select {
+	case e.making <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	done = func() { <-e.making }
+	if err := e.catalog.refreshChanged(ctx); err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
+}
+
+func (e *Engine) newRoom(ctx context.Context, by room.Owner, name string, s room.Settings) (*Room, error) {
 	now, err := e.store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
 	e.clock.observe(now)
 	r := &Room{
-		Name: name, Settings: s, Epoch: 1,
+		Name: name, Owner: by.Name, Settings: s, Epoch: 1,
 		Generation: hex.EncodeToString(room.NewSeed()[:8]), Seed: room.NewSeed(),
 		CreatedAt: now.UTC().Truncate(time.Millisecond),
 	}
@@ -98,9 +127,14 @@ func (e *Engine) mayBecome(ctx context.Context, r *Room, s *room.Settings) error
 }
 
 // change changes a room and stores it, and retries after a conflict. F gets a copy, or nil if
-// there is no such room. The rooms are read again only if the room is not as known here.
-func (e *Engine) change(ctx context.Context, name string, f func(*Room) (*Room, error)) (*Room, error) {
-	for attempt := range maxAttempts {
+// there is no such room. The rooms are read again only if the room is not as known here. A new room
+// counts for its owner.
+func (e *Engine) change(ctx context.Context, by room.Owner, name string, f func(*Room) (*Room, error)) (*Room, error) {
+	attempts := maxAttempts
+	if by.Most > 0 {
+		attempts = quotaAttempts
+	}
+	for attempt := range attempts {
 		if attempt > 0 && !lifecycle.Sleep(ctx, nil, rand.N(20*time.Millisecond)) {
 			return nil, ctx.Err()
 		}
@@ -124,7 +158,7 @@ func (e *Engine) change(ctx context.Context, name string, f func(*Room) (*Room, 
 		if err != nil {
 			return nil, err
 		}
-		err = e.storeRoom(ctx, r, before, revision)
+		err = e.storeRoom(ctx, by, r, before, revision)
 		if !errors.Is(err, room.ErrConflict) {
 			return r, err
 		}
@@ -132,8 +166,11 @@ func (e *Engine) change(ctx context.Context, name string, f func(*Room) (*Room, 
 	return nil, fmt.Errorf("room %s is being changed continually: %w", name, room.ErrConflict)
 }
 
+// quotaAttempts is how often a room of an owner with a quota is stored: each change of any room by another instance conflicts.
+const quotaAttempts = 50
+
 // storeRoom stores a room that was another one before, nil if it is new.
-func (e *Engine) storeRoom(ctx context.Context, r, before *Room, revision uint64) error {
+func (e *Engine) storeRoom(ctx context.Context, by room.Owner, r, before *Room, revision uint64) error {
 	record, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -145,8 +182,16 @@ func (e *Engine) storeRoom(ctx context.Context, r, before *Room, revision uint64
 	if grows > 0 && e.catalog.size()+grows > room.MaxRoomBytes {
 		return room.ErrTooManyRooms
 	}
+	var unchanged []uint64
+	if before == nil && by.Most > 0 {
+		has, version := e.catalog.made(by.Name)
+		if has >= by.Most {
+			return &room.QuotaError{Owner: by.Name, Has: has, Most: by.Most}
+		}
+		unchanged = []uint64{version}
+	}
 	r.size = int64(len(record))
-	if r.Revision, err = e.store.PutRoom(ctx, r.Name, record, revision); err != nil {
+	if r.Revision, err = e.store.PutRoom(ctx, r.Name, record, revision, unchanged...); err != nil {
 		return err
 	}
 	k := e.catalog.put(r)
@@ -157,7 +202,7 @@ func (e *Engine) storeRoom(ctx context.Context, r, before *Room, revision uint64
 
 // changeExisting changes a room that must exist.
 func (e *Engine) changeExisting(ctx context.Context, name string, f func(*Room)) (*Room, error) {
-	return e.change(ctx, name, func(r *Room) (*Room, error) {
+	return e.change(ctx, room.Owner{}, name, func(r *Room) (*Room, error) {
 		if r == nil {
 			return nil, room.ErrNoRoom
 		}

@@ -107,6 +107,18 @@ func (c *catalog) size() int64 {
 	return c.bytes
 }
 
+// made returns how many rooms an owner has made, and the version of the rooms at which that was so.
+func (c *catalog) made(owner string) (count int, version uint64) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, k := range c.byName {
+		if k.room.Load().Owner == owner {
+			count++
+		}
+	}
+	return count, c.version
+}
+
 // refresh reads the rooms.
 func (c *catalog) refresh(ctx context.Context) error { return c.reads.after(ctx, time.Now()) }
 

@@ -43,6 +43,8 @@ type Engine struct {
 	sweeper *ownership
 	// expirations bounds the concurrent calls of Expire.
 	expirations chan struct{}
+	// making is held by calls that create a room for an owner with a quota.
+	making chan struct{}
 	// started reports whether rooms in use get an expiration.
 	started atomic.Bool
 }
@@ -74,7 +76,7 @@ func New(store room.Store, config room.Config, options ...Option) (*Engine, erro
 		store: store, config: config, log: slog.Default(), id: rand.Text(), begun: time.Now(),
 		group: lifecycle.NewGroup(context.Background()), clock: new(storeClock),
 		keys: newKeyHolder(store), joins: newJoinLimiter(maxClients), solved: newSolvedPuzzles(maxSolved),
-		expirations: make(chan struct{}, maxExpirations),
+		making: make(chan struct{}, 1), expirations: make(chan struct{}, maxExpirations),
 	}
 	for _, option := range options {
 		option(e)

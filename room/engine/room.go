@@ -27,6 +27,8 @@ type Room struct {
 	// CodeKey signs codes: 32 random bytes; empty until the room has Codes.
 	CodeKey   []byte    `json:"code_key,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
+	// Owner is the account that created the room; "" if there was none, or an earlier version created it.
+	Owner string `json:"owner,omitempty"`
 	// Found is the capacity, or the batch, that was found last for a room whose own is Auto; 0
 	// before. ReportedAt is when the upstream last reported its health; see
 	// [Engine.ReportHealth].

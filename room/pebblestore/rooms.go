@@ -50,7 +50,7 @@ func (s *Store) roomState(name string) *roomState {
 }
 
 // PutRoom implements room.Store. The change is durable before others can see it.
-func (s *Store) PutRoom(ctx context.Context, name string, data []byte, revision uint64) (uint64, error) {
+func (s *Store) PutRoom(ctx context.Context, name string, data []byte, revision uint64, version ...uint64) (uint64, error) {
 	done, err := s.hold(ctx)
 	if err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func (s *Store) PutRoom(ctx context.Context, name string, data []byte, revision 
 	defer s.admin.Unlock()
 	rs := s.roomState(name)
 	switch {
-	case rs == nil && revision != 0, rs != nil && revision != rs.record.Revision:
+	case rs == nil && revision != 0, rs != nil && revision != rs.record.Revision, len(version) > 0 && version[0] != s.changes.Load():
 		return 0, room.ErrConflict
 	case rs == nil && len(s.rooms) >= room.MaxRooms:
 		return 0, room.ErrTooManyRooms

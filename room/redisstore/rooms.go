@@ -85,9 +85,12 @@ func (s *Store) entry(ctx context.Context, name string) (*entry, error) {
 
 // PutRoom implements room.Store. It puts the record, which decides, and then raises the
 // room's hash to it; if the process ends in between, the next operation does that.
-func (s *Store) PutRoom(ctx context.Context, name string, record []byte, revision uint64) (uint64, error) {
+func (s *Store) PutRoom(ctx context.Context, name string, record []byte, revision uint64, version ...uint64) (uint64, error) {
 	keys := []string{s.indexKey("records"), s.indexKey("revision")}
 	args := []string{name, rueidis.BinaryString(record), strconv.FormatUint(revision, 10), strconv.Itoa(room.MaxRooms)}
+	for _, v := range version {
+		args = append(args, strconv.FormatUint(v, 10))
+	}
 	answer, err := rediskv.Exec(ctx, s.db, recordPutScript, keys, args, rueidis.RedisResult.AsIntSlice)
 	switch {
 	case err != nil:

@@ -134,14 +134,14 @@ func (f *faulty) Rooms(ctx context.Context) ([]room.Record, error) {
 	return records, err
 }
 
-func (f *faulty) PutRoom(ctx context.Context, name string, record []byte, revision uint64) (uint64, error) {
+func (f *faulty) PutRoom(ctx context.Context, name string, record []byte, revision uint64, version ...uint64) (uint64, error) {
 	if f.anyRevision && revision != 0 {
 		records, _ := f.Memory.Rooms(ctx)
 		if i := slices.IndexFunc(records, func(r room.Record) bool { return r.Name == name }); i >= 0 {
 			revision = records[i].Revision
 		}
 	}
-	return f.Memory.PutRoom(ctx, name, record, revision)
+	return f.Memory.PutRoom(ctx, name, record, revision, version...)
 }
 
 func (f *faulty) PutKeys(ctx context.Context, keys []room.SigningKey, seen string) error {

@@ -171,11 +171,11 @@ func (m *Memory) RoomsVersion(ctx context.Context) (uint64, error) {
 }
 
 // PutRoom implements room.Store.
-func (m *Memory) PutRoom(ctx context.Context, name string, record []byte, revision uint64) (uint64, error) {
+func (m *Memory) PutRoom(ctx context.Context, name string, record []byte, revision uint64, version ...uint64) (uint64, error) {
 	return do(ctx, m, func(time.Time) (uint64, error) {
 		r, exists := m.rooms[name]
 		switch {
-		case !exists && revision != 0, exists && revision != r.record.Revision:
+		case !exists && revision != 0, exists && revision != r.record.Revision, len(version) > 0 && version[0] != m.changes:
 			return 0, room.ErrConflict
 		case !exists && len(m.rooms) >= room.MaxRooms:
 			return 0, room.ErrTooManyRooms

@@ -85,6 +85,33 @@ var roomCases = []testCase{
 			}
 		}
 	}},
+	{name: "a record is put on the condition that no other has changed", run: func(k *kit) {
+		version := func() uint64 {
+			version, err := k.store.RoomsVersion(ctx)
+			k.must(err)
+			return version
+		}
+		seen := version()
+		for _, change := range []func(){
+			func() { k.terms.Revision = k.put("shop", k.terms.Revision) }, func() { k.put("other", 0) },
+			func() { k.must(k.store.RemoveRoom(ctx, "other")) },
+		} {
+			change()
+			_, err := k.store.PutRoom(ctx, "new", []byte("x"), 0, seen)
+			k.is(err, room.ErrConflict)
+			seen = version()
+		}
+		_, err := k.store.PutRoom(ctx, "new", []byte("x"), 0, seen)
+		k.must(err)
+		revision, err := k.store.PutRoom(ctx, "shop", []byte("x"), k.terms.Revision, version())
+		k.must(err)
+		_, err = k.store.PutRoom(ctx, "shop", []byte("x"), revision, seen)
+		k.is(err, room.ErrConflict)
+		k.must(k.store.RemoveRoom(ctx, "new"))
+		k.must(k.store.RemoveRoom(ctx, "shop"))
+		_, err = k.store.PutRoom(ctx, "new", []byte("x"), 0, version())
+		k.must(err)
+	}},
 	{name: "there are at most 10,000 rooms", run: func(k *kit) {
 		const workers = 50
 		k.work(workers, func(worker int) error {

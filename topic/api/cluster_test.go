@@ -32,7 +32,8 @@ func startWebNodes(t *testing.T) []*webNode {
 	nodes := make([]*webNode, 3)
 	for i := range nodes {
 		store := cluster.Store(int32(i + 1))
-		broker, err := broker.New(store, topic.Config{Advertise: topic.Advertised{Host: "here", Port: 1, Listeners: map[string]string{"inside": "here:1", "public": ""}}})
+		advertise := topic.Advertised{Host: "here", Port: 1, Listeners: map[string]string{"inside": "here:1", "public": ""}}
+		broker, err := broker.New(store, topic.Config{Advertise: advertise, TotalPartitions: 100}, broker.WithQuotas(func(string) topic.Quota { return topic.Quota{Partitions: 50} }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,6 +228,8 @@ func TestChangeTopic(t *testing.T) {
 		{`{"replicas":6}`, 422, "replicas: "},
 		{`{"partitions":4,"grace_ms":5}`, 422, "grace_ms: it is for fewer partitions"},
 		{`{"partitions":4}`, 204, ""},
+		{`{"partitions":200}`, 409, "topic.total_partitions"},
+		{`{"partitions":60}`, 429, "max_partitions, 50"},
 		{`{"partitions":2,"grace_ms":3600000}`, 204, ""},
 		{`{"partitions":3}`, 422, "partitions"},
 		{`{"replicas":1}`, 204, ""},

@@ -19,6 +19,8 @@ const (
 	CodeInvalid = problem.Invalid
 	// CodeConflict: the state does not allow the change; the detail says what to do.
 	CodeConflict = problem.Conflict
+	// CodeQuota: the owner of the topic may have no more. A retry helps only after some were deleted, or with a higher quota.
+	CodeQuota = problem.Quota
 	// CodeCrossOrigin: a page of another origin sent the request.
 	CodeCrossOrigin = problem.CrossOrigin
 	// CodeUnavailable: the broker cannot do it now; try again.
@@ -37,7 +39,9 @@ func refuse(err error) *edge.Error {
 		return edge.Refuse(http.StatusNotFound, CodeNotFound, err.Error())
 	case isAny(err, topic.ErrInvalidReplicas, topic.ErrInvalidPartitions, topic.ErrView):
 		return edge.Refuse(http.StatusUnprocessableEntity, CodeInvalid, err.Error())
-	case errors.Is(err, topic.ErrNodeInUse):
+	case errors.Is(err, topic.ErrQuota):
+		return edge.Refuse(http.StatusTooManyRequests, CodeQuota, err.Error())
+	case isAny(err, topic.ErrNodeInUse, topic.ErrTooManyPartitions):
 		return edge.Refuse(http.StatusConflict, CodeConflict, err.Error())
 	case isAny(err, topic.ErrClosed, topic.ErrRetry, topic.ErrNoAnswer, topic.ErrUncertain, topic.ErrNotLeader):
 		return edge.Refuse(http.StatusServiceUnavailable, CodeUnavailable, "the broker cannot do it now; try again: "+err.Error())

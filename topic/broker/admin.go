@@ -16,7 +16,7 @@ import (
 
 // Create creates a topic, which must not exist; with dryRun it only checks. Errors:
 // ErrTopicExists, ErrInvalidName, ErrInvalidSetting, ErrInvalidPartitions,
-// ErrInvalidReplicas, ErrInvalidAssignment; ErrNoTopic for a view without source.
+// ErrInvalidReplicas, ErrInvalidAssignment, ErrQuota; ErrNoTopic for a view without source.
 func (b *Broker) Create(ctx context.Context, spec topic.Spec, dryRun bool) (*Topic, error) {
 	t, err := func() (*Topic, error) {
 		b.admin.Lock()
@@ -30,7 +30,16 @@ func (b *Broker) Create(ctx context.Context, spec topic.Spec, dryRun bool) (*Top
 }
 
 // createLocked is Create, with the admin lock held.
-func (b *Broker) createLocked(ctx context.Context, spec topic.Spec, dryRun bool) (*Topic, error) {
+func (b *Broker) createLocked(ctx context.Context, spec topic.Spec, dryRun bool) (t *Topic, err error) {
+	err = b.inTurn(ctx, spec.Owner, dryRun, func(turn []topic.Guard) error {
+		t, err = b.createOnce(ctx, spec, dryRun, turn)
+		return err
+	})
+	return t, err
+}
+
+// createOnce is createLocked within the turn of the owner; ErrConflict if that has passed.
+func (b *Broker) createOnce(ctx context.Context, spec topic.Spec, dryRun bool, turn []topic.Guard) (*Topic, error) {
 	if err := b.catchUp(ctx); err != nil {
 		return nil, err
 	}
@@ -40,7 +49,7 @@ func (b *Broker) createLocked(ctx context.Context, spec topic.Spec, dryRun bool)
 	}
 	// A creation that has begun is completed, even if the caller has gone.
 	ctx = context.WithoutCancel(ctx)
-	err = b.putTopic(ctx, spec.Name, record, 0)
+	err = b.putTopic(ctx, spec.Name, record, 0, turn...)
 	if errors.Is(err, topic.ErrConflict) {
 		if err := b.resume(ctx, spec.Name); err != nil {
 			return nil, err
@@ -48,7 +57,7 @@ func (b *Broker) createLocked(ctx context.Context, spec topic.Spec, dryRun bool)
 		if _, err := b.Topic(spec.Name); err == nil {
 			return nil, fmt.Errorf("%w: %q", topic.ErrTopicExists, spec.Name)
 		}
-		err = b.putTopic(ctx, spec.Name, record, 0)
+		err = b.putTopic(ctx, spec.Name, record, 0, turn...)
 	}
 	if err != nil {
 		return nil, err
@@ -115,9 +124,9 @@ func (c *creations) giveBack() {
 }
 
 // AutoCreate returns the topic of that name. It creates a missing topic with the
-// defaults, and waits for one that is being created. It returns ErrNoTopic only if too
+// defaults and that owner, and waits for one that is being created. It returns ErrNoTopic only if too
 // many topics were created just before.
-func (b *Broker) AutoCreate(ctx context.Context, name string) (*Topic, error) {
+func (b *Broker) AutoCreate(ctx context.Context, name, owner string) (*Topic, error) {
 	t, err := b.Topic(name)
 	if !errors.Is(err, topic.ErrNoTopic) {
 		return t, err
@@ -136,7 +145,7 @@ func (b *Broker) AutoCreate(ctx context.Context, name string) (*Topic, error) {
 		if !b.created.take(b.config.AutoCreatePerMinute) { // clients ask again
 			return nil, noTopicError(name)
 		}
-		t, err := b.createLocked(ctx, topic.Spec{Name: name}, false)
+		t, err := b.createLocked(ctx, topic.Spec{Name: name, Owner: owner}, false)
 		if err != nil {
 			b.created.giveBack()
 		}
@@ -166,7 +175,10 @@ func (b *Broker) check(ctx context.Context, spec topic.Spec) (catalog.Topic, err
 	if err != nil {
 		return catalog.Topic{}, err
 	}
-	record := catalog.Topic{ID: topic.NewID().String(), Settings: maps.Clone(spec.Settings), Delays: settings.Delays}
+	record := catalog.Topic{ID: topic.NewID().String(), Settings: maps.Clone(spec.Settings), Delays: settings.Delays, Owner: spec.Owner}
+	if err := b.within(spec.Owner, 1, 0); err != nil {
+		return catalog.Topic{}, err
+	}
 	if spec.Settings[topic.SettingViewOf] != "" {
 		if spec.Partitions > 0 {
 			return catalog.Topic{}, fmt.Errorf("%w: a view has the partitions of its source, not %d of its own", topic.ErrInvalidPartitions, spec.Partitions)

@@ -97,7 +97,7 @@ func TestATopicIsMadeAlsoIfWhoAskedHasLeft(t *testing.T) {
 			return nil
 		}
 	})
-	made, err := b.AutoCreate(ctx, "orders")
+	made, err := b.AutoCreate(ctx, "orders", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestAutoCreateWhileTheTopicIsDeleted(t *testing.T) {
 	for range 4 {
 		asking.Go(func() error {
 			for range 200 {
-				if _, err := b.AutoCreate(t.Context(), "orders"); err != nil {
+				if _, err := b.AutoCreate(t.Context(), "orders", ""); err != nil {
 					return err
 				}
 				if err := b.Delete(t.Context(), "orders"); err != nil && !errors.Is(err, topic.ErrNoTopic) {
@@ -239,7 +239,7 @@ func TestPartitionsOfAllTopicsAreBounded(t *testing.T) {
 	if err := b.AddPartitions(t.Context(), "orders", 5, false); err != nil {
 		t.Errorf("as many as there may be: %v", err)
 	}
-	if _, err := b.AutoCreate(t.Context(), "returns"); !errors.Is(err, topic.ErrTooManyPartitions) {
+	if _, err := b.AutoCreate(t.Context(), "returns", ""); !errors.Is(err, topic.ErrTooManyPartitions) {
 		t.Errorf("created automatically: %v, want ErrTooManyPartitions", err)
 	}
 	if err := b.Delete(t.Context(), "paid"); err != nil {
@@ -258,7 +258,7 @@ func TestAutomaticCreationIsBounded(t *testing.T) {
 		b := startBroker(t, storetest.NewMemory(), topic.Config{AutoCreatePerMinute: 60})
 		made := func() (made int) {
 			for i := range 30 {
-				_, err := b.AutoCreate(t.Context(), fmt.Sprint("topic-", i))
+				_, err := b.AutoCreate(t.Context(), fmt.Sprint("topic-", i), "")
 				switch {
 				case err == nil:
 					made++
@@ -269,7 +269,7 @@ func TestAutomaticCreationIsBounded(t *testing.T) {
 			return made
 		}
 		for range 50 {
-			if _, err := b.AutoCreate(t.Context(), "not valid!"); !errors.Is(err, topic.ErrInvalidName) {
+			if _, err := b.AutoCreate(t.Context(), "not valid!", ""); !errors.Is(err, topic.ErrInvalidName) {
 				t.Fatal(err)
 			}
 		}

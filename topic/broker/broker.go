@@ -34,6 +34,9 @@ type Broker struct {
 	transactions *txn.Coordinator
 	shares       shares
 
+	// quotas returns what an owner may have.
+	quotas func(owner string) topic.Quota
+
 	clusterID string
 	moving    moving
 	registry  registry
@@ -84,6 +87,12 @@ func WithTracerProvider(provider trace.TracerProvider) Option {
 	return func(b *Broker) { b.spans = spans.New(provider) }
 }
 
+// WithQuotas bounds what each owner of topics may have: it is asked whenever a topic is created, or gets partitions. Quotas are
+// exact over the nodes of a cluster. Default: there are none.
+func WithQuotas(of func(owner string) topic.Quota) Option {
+	return func(b *Broker) { b.quotas = of }
+}
+
 // New returns a broker over a store, not yet started. The caller closes the store
 // after the broker has stopped.
 func New(store topic.Store, config topic.Config, options ...Option) (*Broker, error) {
@@ -105,6 +114,7 @@ func New(store topic.Store, config topic.Config, options ...Option) (*Broker, er
 		topics:  map[string]*Topic{}, byID: map[topic.ID]*Topic{}, shares: shares{byKey: map[string]*Share{}},
 		group:   lifecycle.NewGroup(context.Background()),
 		cluster: store.Cluster(), looking: lifecycle.NewSignal(), catalog: newFollowed(),
+		quotas:  func(string) topic.Quota { return topic.Quota{} },
 		flights: 1, entryBytes: clusterEntryBytes, metrics: newMetrics(),
 	}
 	if b.cluster.Alone() {

@@ -16,16 +16,17 @@ import (
 // Topics in the metadata: one key for each, with compare-and-set.
 
 // change reads a topic's record, changes it, and stores it; it repeats this on
-// conflicts. It returns ErrNotLeader if the topics are being migrated.
-func (b *Broker) change(ctx context.Context, name string, change func(*catalog.Topic) error) (catalog.Topic, error) {
+// conflicts. It returns ErrNotLeader if the topics are being migrated. With guards, which may
+// be what conflicts, it tries once and returns ErrConflict.
+func (b *Broker) change(ctx context.Context, name string, change func(*catalog.Topic) error, guards ...topic.Guard) (catalog.Topic, error) {
 	if err := b.moving.serves(); err != nil {
 		return catalog.Topic{}, err
 	}
-	return b.changeFenced(ctx, name, change)
+	return b.changeFenced(ctx, name, change, guards...)
 }
 
 // changeFenced is change, but works during a migration too.
-func (b *Broker) changeFenced(ctx context.Context, name string, change func(*catalog.Topic) error) (catalog.Topic, error) {
+func (b *Broker) changeFenced(ctx context.Context, name string, change func(*catalog.Topic) error, guards ...topic.Guard) (catalog.Topic, error) {
 	for {
 		item, err := b.store.Meta().Get(ctx, catalog.TopicsPrefix+name)
 		if errors.Is(err, topic.ErrNotFound) {
@@ -41,8 +42,8 @@ func (b *Broker) changeFenced(ctx context.Context, name string, change func(*cat
 		if err := change(&record); err != nil {
 			return catalog.Topic{}, err
 		}
-		err = b.putTopic(ctx, name, record, item.Revision)
-		if !errors.Is(err, topic.ErrConflict) {
+		err = b.putTopic(ctx, name, record, item.Revision, guards...)
+		if len(guards) > 0 || !errors.Is(err, topic.ErrConflict) {
 			return record, err
 		}
 		if err := b.moving.serves(); err != nil {
@@ -55,12 +56,12 @@ func (b *Broker) changeFenced(ctx context.Context, name string, change func(*cat
 	}
 }
 
-func (b *Broker) putTopic(ctx context.Context, name string, record catalog.Topic, revision uint64) error {
+func (b *Broker) putTopic(ctx context.Context, name string, record catalog.Topic, revision uint64, guards ...topic.Guard) error {
 	value, err := record.Encode()
 	if err != nil {
 		return err
 	}
-	_, err = b.store.Meta().Put(ctx, catalog.TopicsPrefix+name, value, revision, b.unmoved()...)
+	_, err = b.store.Meta().Put(ctx, catalog.TopicsPrefix+name, value, revision, append(b.unmoved(), guards...)...)
 	return err
 }
 

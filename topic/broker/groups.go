@@ -37,6 +37,18 @@ func (t groupTopics) Names() []string {
 	return names
 }
 
+// MakesGroup reports whether a group does not exist, and this node may make it for an owner with a quota of groups: AdmitGroup comes
+// first then.
+func (b *Broker) MakesGroup(name, owner string) bool {
+	return b.quotas(owner).Groups > 0 && b.groups.Lacks(name)
+}
+
+// AdmitGroup counts a group, which is about to be made, for its owner. Errors: group.ErrTooManyGroups beyond the quota,
+// group.ErrCoordinatorUnavailable.
+func (b *Broker) AdmitGroup(ctx context.Context, name, owner string) error {
+	return b.groups.Admit(ctx, name, owner, b.quotas(owner).Groups)
+}
+
 // AtStart and AtEnd are times that stand for the ends of a partition.
 const (
 	AtStart = -2

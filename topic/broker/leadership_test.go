@@ -19,11 +19,12 @@ type crew struct {
 	t       *testing.T
 	nodes   *storetest.Nodes
 	config  topic.Config
+	options []broker.Option
 	brokers map[int32]*broker.Broker
 }
 
-func newCrew(t *testing.T, n int32, config topic.Config) *crew {
-	c := &crew{t: t, nodes: storetest.NewCluster(int(n)), config: config, brokers: map[int32]*broker.Broker{}}
+func newCrew(t *testing.T, n int32, config topic.Config, options ...broker.Option) *crew {
+	c := &crew{t: t, nodes: storetest.NewCluster(int(n)), config: config, options: options, brokers: map[int32]*broker.Broker{}}
 	for id := int32(1); id <= n; id++ {
 		c.begin(id)
 	}
@@ -38,7 +39,7 @@ func newCrew(t *testing.T, n int32, config topic.Config) *crew {
 // begin starts a broker on a node.
 func (c *crew) begin(id int32) {
 	c.t.Helper()
-	b, err := broker.New(c.nodes.Store(id), c.config)
+	b, err := broker.New(c.nodes.Store(id), c.config, c.options...)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func (m *partitionModel) begin(t *rapid.T) {
 	if err := m.broker.Start(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if m.orders, err = m.broker.AutoCreate(context.Background(), "orders"); err != nil {
+	if m.orders, err = m.broker.AutoCreate(context.Background(), "orders", ""); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 // AddPartitions raises the number of a topic's partitions to count. Records stay
 // where they are. The new partitions are placed on the given nodes, one list for each;
 // without lists they are spread, with as many replicas as the others have. Errors:
-// ErrNoTopic, ErrView, ErrInvalidPartitions, ErrInvalidReplicas, ErrInvalidAssignment.
+// ErrNoTopic, ErrView, ErrInvalidPartitions, ErrInvalidReplicas, ErrInvalidAssignment,
+// ErrQuota of the topic's owner.
 func (b *Broker) AddPartitions(ctx context.Context, name string, count int32, dryRun bool, on ...[]int32) error {
 	t, err := b.addPartitions(ctx, name, count, dryRun, on)
 	if err == nil && !dryRun {
@@ -27,6 +28,22 @@ func (b *Broker) AddPartitions(ctx context.Context, name string, count int32, dr
 func (b *Broker) addPartitions(ctx context.Context, name string, count int32, dryRun bool, on [][]int32) (*Topic, error) {
 	b.admin.Lock()
 	defer b.admin.Unlock()
+	if err := b.catchUp(ctx); err != nil {
+		return nil, err
+	}
+	t, err := b.Topic(name)
+	if err != nil {
+		return nil, err
+	}
+	err = b.inTurn(ctx, t.owner, dryRun, func(turn []topic.Guard) error {
+		t, err = b.addOnce(ctx, name, count, dryRun, on, turn)
+		return err
+	})
+	return t, err
+}
+
+// addOnce is addPartitions within the turn of the topic's owner; ErrConflict if that has passed.
+func (b *Broker) addOnce(ctx context.Context, name string, count int32, dryRun bool, on [][]int32, turn []topic.Guard) (*Topic, error) {
 	if err := b.catchUp(ctx); err != nil {
 		return nil, err
 	}
@@ -51,7 +68,7 @@ func (b *Broker) addPartitions(ctx context.Context, name string, count int32, dr
 			return nil // an earlier attempt could not open them
 		}
 		return b.growMore(ctx, record, count, on)
-	})
+	}, turn...)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +91,9 @@ func (b *Broker) grow(ctx context.Context, record *catalog.Topic, count int32, r
 	if total, most := b.totalPartitions(), int(b.config.TotalPartitions); total+int(count-have) > most {
 		return fmt.Errorf("%w: all topics have %d, and %d more would exceed topic.total_partitions, %d: delete some, or raise it", topic.ErrTooManyPartitions, total, count-have, most)
 	}
+	if err := b.within(record.Owner, 0, int(count-have)); err != nil {
+		return err
+	}
 	sets, err := b.targets(ctx, have, count-have, replicas, on)
 	if err != nil {
 		return err
@@ -93,6 +113,44 @@ func (b *Broker) totalPartitions() (total int) {
 		}
 	}
 	return total
+}
+
+// inTurn calls f with the condition under which it may write, see catalog.InTurn; none if the owner has no quota, or f only checks.
+// The admin lock is held, so others are nodes only.
+func (b *Broker) inTurn(ctx context.Context, owner string, dryRun bool, f func(turn []topic.Guard) error) error {
+	if dryRun || b.quotas(owner) == (topic.Quota{}) {
+		return f(nil)
+	}
+	return catalog.InTurn(ctx, b.store.Meta(), b.unmoved, b.moving.serves, func(turn topic.Guard) error { return f([]topic.Guard{turn}) })
+}
+
+// within returns an ErrQuota if an owner may not have so many more topics or partitions.
+func (b *Broker) within(owner string, topics, partitions int) error {
+	most := b.quotas(owner)
+	if most == (topic.Quota{}) {
+		return nil
+	}
+	hasTopics, hasPartitions := 0, 0
+	for _, t := range b.Topics() {
+		if t.owner != owner {
+			continue
+		}
+		if hasTopics++; t.source == nil {
+			hasPartitions += len(t.all())
+		}
+	}
+	for _, of := range [...]struct {
+		noun, quota     string
+		has, more, most int
+	}{
+		{"topics", "max_topics", hasTopics, topics, most.Topics},
+		{"partitions", "max_partitions", hasPartitions, partitions, most.Partitions},
+	} {
+		if of.most > 0 && of.more > 0 && of.has+of.more > of.most {
+			return fmt.Errorf("%w: %s has %d %s, and %d more would exceed %s, %d: delete some, or have an admin raise it", topic.ErrQuota, owner, of.has, of.noun, of.more, of.quota, of.most)
+		}
+	}
+	return nil
 }
 
 // growMore is grow for a topic that has partitions: new ones get as many replicas.

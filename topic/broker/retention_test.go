@@ -85,7 +85,7 @@ func TestLookupsAgainstAList(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer func() { _ = b.Stop(t.Context()) }()
-		orders, err := b.AutoCreate(t.Context(), "orders")
+		orders, err := b.AutoCreate(t.Context(), "orders", "")
 		if err != nil {
 			rt.Fatal(err)
 		}

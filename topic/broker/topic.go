@@ -17,6 +17,7 @@ import (
 type Topic struct {
 	name   string
 	id     topic.ID
+	owner  string // as in the record
 	broker *Broker
 	// source is the topic that a view shows a part of.
 	source *Topic
@@ -209,7 +210,7 @@ func (b *Broker) add(name string, record catalog.Topic) error {
 	if err != nil {
 		return err
 	}
-	t := &Topic{name: name, id: id, broker: b}
+	t := &Topic{name: name, id: id, owner: record.Owner, broker: b}
 	t.settings.Store(settings)
 	t.partitions.Store(&[]*Partition{})
 	if settings.ViewOf != "" {

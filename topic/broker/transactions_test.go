@@ -103,7 +103,7 @@ func (m *transactionsModel) start() {
 		err = m.broker.Start(m.Context())
 	}
 	if err == nil {
-		m.orders, err = m.broker.AutoCreate(m.Context(), "orders")
+		m.orders, err = m.broker.AutoCreate(m.Context(), "orders", "")
 	}
 	if err != nil {
 		m.Fatal(err)

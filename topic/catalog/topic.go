@@ -19,6 +19,8 @@ type Topic struct {
 	ID         string            `json:"id"`
 	Partitions []Partition       `json:"partitions"`
 	Settings   map[string]string `json:"settings,omitempty"`
+	// Owner is the account that created the topic; "" if there was none, or an earlier version created it.
+	Owner string `json:"owner,omitempty"`
 	// Delays reports whether its records may be delayed now, or could be in the past.
 	Delays bool `json:"delays,omitempty"`
 	// Deleting reports that its logs are being removed; the key goes after them.

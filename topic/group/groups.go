@@ -34,6 +34,8 @@ type Groups struct {
 	log     *slog.Logger
 	work    *lifecycle.Group
 	follow  *follower
+	// admitting is held by Admit.
+	admitting chan struct{}
 
 	mu     sync.Mutex
 	byName map[string]*coordinator
@@ -54,7 +56,7 @@ func New(meta topic.Meta, cluster topic.Cluster, config topic.GroupsConfig, topi
 	return &Groups{
 		meta: meta, cluster: cluster, config: config, topics: topics, log: log,
 		work: lifecycle.NewGroup(context.Background()), byName: map[string]*coordinator{},
-		follow: newFollower(),
+		follow: newFollower(), admitting: make(chan struct{}, 1),
 	}
 }
 

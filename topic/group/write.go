@@ -239,6 +239,9 @@ func (c *coordinator) removeAll(ctx context.Context, w *groupWrite) {
 	if err == nil {
 		err = c.removeRecord(ctx)
 	}
+	if err == nil {
+		err = c.removeOwner(ctx)
+	}
 	c.failed("remove a group", err)
 
 	c.mu.Lock()

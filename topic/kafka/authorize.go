@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
@@ -26,6 +27,9 @@ var unauthorized = map[auth.Resource]error{
 
 // authorize returns an error if the client may not send the request for a resource.
 func (c *call) authorize(of auth.Resource, name string) error {
+	if of == auth.Group && c.noPlace != nil {
+		return c.noPlace
+	}
 	if c.may(c.key, of, name) {
 		c.allowed(of, name)
 		return nil
@@ -38,6 +42,42 @@ func (c *call) authorize(of auth.Resource, name string) error {
 // client may not see: that is no refusal.
 func (c *call) may(request int16, of auth.Resource, name string) bool {
 	return c.principal == nil || c.principal.May(c.host, request, of, name)
+}
+
+// makes returns the group that a request makes if there is none of that name; "" if it makes none.
+func makes(request kmsg.Request) string {
+	name, does := "", false
+	switch r := request.(type) {
+	case *kmsg.JoinGroupRequest:
+		name, does = r.Group, r.MemberID == ""
+	case *kmsg.OffsetCommitRequest:
+		name, does = r.Group, r.MemberID == "" && r.Generation < 0
+	case *kmsg.TxnOffsetCommitRequest:
+		name, does = r.Group, r.MemberID == "" && r.Generation < 0 && r.InstanceID == nil
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		name, does = r.Group, r.MemberEpoch == group.JoinEpoch
+	case *kmsg.ShareGroupHeartbeatRequest:
+		name, does = r.GroupID, r.MemberEpoch == group.JoinEpoch
+	case *kmsg.AlterShareGroupOffsetsRequest:
+		name, does = r.GroupID, true
+	}
+	if !does {
+		return ""
+	}
+	return name
+}
+
+// needsPlace reports whether a group that the request makes counts for its owner first. A request that is refused anyway makes none.
+func (c *call) needsPlace(group string) bool {
+	return c.may(c.key, auth.Group, group) && c.session.server.broker.MakesGroup(group, c.owner())
+}
+
+// owner returns the owner of what the client creates; "" if that has none.
+func (c *call) owner() string {
+	if c.principal == nil {
+		return ""
+	}
+	return c.principal.Owner()
 }
 
 // topic returns a topic that the request is allowed for. Reading a view is reading its source.

@@ -119,7 +119,7 @@ func findsQuota(r *kmsg.DescribeClientQuotasRequest, q *auth.Quota) bool {
 
 // AlterClientQuotas: versions 0 to 1.
 //
-// Sets and removes rates of entities: a user, a client id, a user with a client id, or the defaults, those without a name. The
+// Sets and removes quotas of entities: a user, a client id, a user with a client id, or the defaults, those without a name. The
 // changes of one entity are made all or not at all, and the answer comes when they are durable, or, with validate only, without
 // a change. A change that cannot be has INVALID_REQUEST with what would be right. When there is no place for more, all have
 // POLICY_VIOLATION, and nothing has changed. A request changes at most 2,000 entities.
@@ -202,7 +202,7 @@ func quotaChange(entry *kmsg.AlterClientQuotasRequestEntry) (auth.Quota, error) 
 		case op.Remove:
 			change.Rates[op.Key] = 0
 		case op.Value == 0:
-			return change, refuse(kerr.InvalidRequest, "%.40q 0: want a whole number of bytes a second, at least 1, or that the key is removed", op.Key)
+			return change, refuse(kerr.InvalidRequest, "%.40q 0: want a whole number, at least 1, or that the key is removed", op.Key)
 		default:
 			change.Rates[op.Key] = op.Value
 		}

@@ -61,6 +61,7 @@ func (s *Server) createTopic(ctx context.Context, c *call, wanted *kmsg.CreateTo
 	if err != nil {
 		return spec, err
 	}
+	spec.Owner = c.owner()
 	t, err := s.broker.Create(ctx, spec, dryRun)
 	if err != nil {
 		return spec, err

@@ -36,6 +36,7 @@ var errorKinds = []struct {
 	{topic.ErrInvalidSetting, kerr.InvalidConfig},
 	{topic.ErrInvalidPartitions, kerr.InvalidPartitions},
 	{topic.ErrTooManyPartitions, kerr.PolicyViolation},
+	{topic.ErrQuota, kerr.PolicyViolation},
 	{topic.ErrInvalidReplicas, kerr.InvalidReplicationFactor},
 	{topic.ErrInvalidAssignment, kerr.InvalidReplicaAssignment},
 	{topic.ErrNoNode, kerr.BrokerNotAvailable},

@@ -113,7 +113,7 @@ func (s *Server) askedTopic(ctx context.Context, c *call, asked kmsg.MetadataReq
 	}
 	t, err := c.topic(*asked.Topic)
 	if errors.Is(err, topic.ErrNoTopic) && create && !s.broker.Config().AutoCreateOff && c.may(keyCreateTopics, auth.Topic, *asked.Topic) {
-		return s.broker.AutoCreate(ctx, *asked.Topic)
+		return s.broker.AutoCreate(ctx, *asked.Topic, c.owner())
 	}
 	return t, err
 }

@@ -24,6 +24,8 @@ type call struct {
 	session *connection
 	// principal is who the client is; nil: there are no accounts, or it has not authenticated.
 	principal auth.Principal
+	// noPlace is why the request may not make a group.
+	noPlace error
 	// memory is that of the answer.
 	memory   *allowance
 	exchange *exchange
@@ -54,7 +56,15 @@ func on[R kmsg.Request](minVersion, maxVersion int16, handle func(*Server, *call
 	var kind R
 	return request{
 		key: kind.Key(), min: minVersion, max: maxVersion,
-		handle: func(s *Server, c *call, r kmsg.Request) answer { return handle(s, c, r.(R)) },
+		handle: func(s *Server, c *call, r kmsg.Request) answer {
+			if name := makes(r); name != "" && c.needsPlace(name) {
+				return func(ctx context.Context) kmsg.Response {
+					c.noPlace = s.broker.AdmitGroup(ctx, name, c.owner())
+					return handle(s, c, r.(R))(ctx)
+				}
+			}
+			return handle(s, c, r.(R))
+		},
 	}
 }
 

@@ -43,6 +43,7 @@ type account struct {
 }
 
 func (a *account) Name() string       { return a.name }
+func (a *account) Owner() string      { return a.name }
 func (a *account) Expires() time.Time { return a.expires }
 
 func (a *account) Meter(string, string) auth.Meter { return a.meter }

@@ -299,7 +299,7 @@ func (e *Export) find(log string) (topic.Log, error) {
 
 // movedPrefixes are the prefixes of the keys of the metadata that are migrated, in order.
 // Other keys belong to the store itself.
-var movedPrefixes = []string{catalog.GroupSettingsPrefix, group.GroupPrefix, group.OffsetsPrefix, catalog.ProducerIDsKey, catalog.ProducersPrefix, catalog.TopicsPrefix, txn.Prefix}
+var movedPrefixes = []string{group.OwnersPrefix, catalog.GroupSettingsPrefix, group.GroupPrefix, group.OffsetsPrefix, catalog.ProducerIDsKey, catalog.ProducersPrefix, catalog.TopicsPrefix, txn.Prefix}
 
 // Items returns the migrated items of the metadata after a key, ordered by key: at least
 // one if there is one, and more up to maxBytes.

@@ -41,7 +41,7 @@ func (m *Import) Put(ctx context.Context, source string, run int64, items []topi
 			err = m.put(ctx, item, true)
 		case opening && strings.HasPrefix(item.Key, group.OffsetsPrefix) && names[topic]:
 			err = m.put(ctx, item, true) // no broker of the cluster has read that topic
-		case opening && slices.ContainsFunc([]string{catalog.GroupSettingsPrefix, group.GroupPrefix, txn.Prefix}, func(prefix string) bool { return strings.HasPrefix(item.Key, prefix) }):
+		case opening && slices.ContainsFunc([]string{group.OwnersPrefix, catalog.GroupSettingsPrefix, group.GroupPrefix, txn.Prefix}, func(prefix string) bool { return strings.HasPrefix(item.Key, prefix) }):
 			err = m.put(ctx, item, false)
 		case opening && item.Key == catalog.ProducerIDsKey:
 			err = m.raiseProducerIDs(ctx, item)

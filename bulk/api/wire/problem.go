@@ -19,7 +19,7 @@ const (
 	// CodeForbidden: the target of the action is not for its tenant, or the token is not for the tenant or the type.
 	CodeForbidden = "forbidden"
 	// CodeQuota: the tenant may have no more stored; the detail names the quota. See Received.
-	CodeQuota = "quota"
+	CodeQuota = problem.Quota
 
 	CodeNotFound    = problem.NotFound
 	CodeInvalid     = problem.Invalid

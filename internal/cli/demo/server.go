@@ -119,7 +119,7 @@ func (s *demoServer) closeTopics() (err error) {
 
 // Tail implements demoEngine.
 func (s *demoServer) Tail(ctx context.Context, topic, group string) (eventTail, error) {
-	if _, err := s.broker.AutoCreate(ctx, topic); err != nil {
+	if _, err := s.broker.AutoCreate(ctx, topic, ""); err != nil {
 		return nil, err
 	}
 	client, err := kgo.NewClient(

@@ -85,7 +85,7 @@ func openBenchmarkGate(b *testing.B, state, upstream string) (address, cookies s
 	log := slog.New(slog.DiscardHandler)
 	disk := fsync.NewWatch(log)
 	connections, server := openServer(settings, &accounts{}, nil, disk, &bundle.Tail{}, log)
-	of, err := openRooms(b.Context(), settings, server, disk, nil, nil, log)
+	of, err := openRooms(b.Context(), settings, server, disk, nil, nil, nil, log)
 	if err != nil {
 		b.Fatal(err)
 	}

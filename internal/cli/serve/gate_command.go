@@ -92,7 +92,7 @@ func runGate(
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	of, err := openRooms(ctx, settings, server, disk, nil, tracing.provider, log)
+	of, err := openRooms(ctx, settings, server, disk, nil, nil, tracing.provider, log)
 	if err != nil {
 		return err
 	}

@@ -86,6 +86,9 @@ type kafkaPrincipal struct {
 // Name implements auth.Principal.
 func (p kafkaPrincipal) Name() string { return p.Principal.Name }
 
+// Owner implements auth.Principal.
+func (p kafkaPrincipal) Owner() string { return p.Principal.Name }
+
 // Expires implements auth.Principal.
 func (p kafkaPrincipal) Expires() time.Time { return p.Principal.Expires }
 
@@ -126,6 +129,9 @@ type node struct{}
 
 // Name implements auth.Principal.
 func (node) Name() string { return nodeAccount }
+
+// Owner implements auth.Principal: what nodes create is the cluster's.
+func (node) Owner() string { return "" }
 
 // Expires implements auth.Principal.
 func (node) Expires() time.Time { return time.Time{} }

@@ -60,7 +60,7 @@ func serveKafkaOn(t *testing.T, store topic.Store, config topic.Config, options 
 	if options.Accounts, err = newKafkaAccounts(accounts, clusterOfTests); err != nil {
 		t.Fatal(err)
 	}
-	b, err := broker.New(store, config)
+	b, err := broker.New(store, config, broker.WithQuotas(topicQuotas(accounts)))
 	if err != nil {
 		t.Fatal(err)
 	}

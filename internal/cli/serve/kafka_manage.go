@@ -91,10 +91,11 @@ func (a *kafkaAccounts) DeleteACLs(ctx context.Context, filters []auth.ACLFilter
 
 // Quotas implements auth.Manager.
 func (a *kafkaAccounts) Quotas() []auth.Quota {
-	known := a.Accounts.Quotas()
-	all := make([]auth.Quota, len(known))
-	for i, q := range known {
-		all[i] = auth.Quota(q)
+	var all []auth.Quota
+	for _, q := range a.Accounts.Quotas() {
+		if q.Tenant == "" { // Kafka has no tenants
+			all = append(all, auth.Quota{User: q.User, Client: q.Client, Rates: q.Rates})
+		}
 	}
 	return all
 }
@@ -103,7 +104,7 @@ func (a *kafkaAccounts) Quotas() []auth.Quota {
 func (a *kafkaAccounts) ChangeQuotas(ctx context.Context, changes []auth.Quota, validateOnly bool) ([]error, error) {
 	wanted := make([]access.Quota, len(changes))
 	for i, change := range changes {
-		wanted[i] = access.Quota(change)
+		wanted[i] = access.Quota{User: change.User, Client: change.Client, Rates: change.Rates}
 	}
 	refused, err := a.Accounts.ChangeQuotas(ctx, wanted, validateOnly)
 	for i, why := range refused {

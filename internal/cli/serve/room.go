@@ -16,6 +16,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/exit"
 	"github.com/sluice-project/sluice/internal/connlimit"
@@ -45,7 +46,7 @@ type rooms struct {
 
 // openRooms opens the store of rooms and mounts their API on the server. A nil publisher disables
 // events, a nil tracer traces.
-func openRooms(ctx context.Context, settings *config.Config, server *ops.Server, disk *fsync.Watch, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (*rooms, error) {
+func openRooms(ctx context.Context, settings *config.Config, server *ops.Server, disk *fsync.Watch, accounts *access.Accounts, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (*rooms, error) {
 	if settings.State.IsOff() {
 		return &rooms{part: *noPart()}, nil
 	}
@@ -66,7 +67,7 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 		return nil, errors.Join(err, store.Close())
 	}
 	hub := watch.New(e, watch.WithMaxStreams(settings.Room.MaxStreams))
-	api.Register(server.API(), e, hub, api.WithLogger(log), api.WithTrustedProxies(settings.Room.TrustedProxies.Prefixes()),
+	api.Register(server.API(), ownedRooms{e, accounts}, hub, api.WithLogger(log), api.WithTrustedProxies(settings.Room.TrustedProxies.Prefixes()),
 		api.WithOrigins(settings.Room.CORSOrigins...), api.WithTracerProvider(tracer))
 	server.Registry().MustRegister(e.Collector(), hub.Collector())
 	server.Ready("room", func(ctx context.Context) error {
@@ -88,6 +89,21 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 		},
 	}
 	return opened, nil
+}
+
+// ownedRooms is an engine whose rooms belong to those who create them.
+type ownedRooms struct {
+	*engine.Engine
+	accounts *access.Accounts
+}
+
+// PutRoom creates a room within the quota of the account that asks, or changes it.
+func (r ownedRooms) PutRoom(ctx context.Context, name string, s room.Settings) (engine.View, bool, error) {
+	var by room.Owner
+	if p := access.From(ctx); p != nil {
+		by = room.Owner{Name: p.Name, Most: r.accounts.Most(p.Name, access.MaxRooms)}
+	}
+	return r.PutRoomOf(ctx, by, name, s)
 }
 
 // openPublic returns the servers of what is public of the API, one for each address. They answer

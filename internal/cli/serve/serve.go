@@ -125,7 +125,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, bulk.close()) }()
-	rooms, err := openRooms(ctx, settings, server, disk, topics.publishers.room, tracing.provider, log)
+	rooms, err := openRooms(ctx, settings, server, disk, accounts.known, topics.publishers.room, tracing.provider, log)
 	if err != nil {
 		return err
 	}

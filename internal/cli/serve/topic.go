@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/sluice-project/sluice/access"
 	bulkengine "github.com/sluice-project/sluice/bulk/engine"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/cli/events"
@@ -55,7 +56,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 		return opened, nil
 	}
 	opened.files, _ = store.(*filestore.Store)
-	broker, err := broker.New(store, brokerSettings(settings), broker.WithLogger(log), broker.WithTracerProvider(tracer))
+	broker, err := broker.New(store, brokerSettings(settings), broker.WithLogger(log), broker.WithTracerProvider(tracer), broker.WithQuotas(topicQuotas(accounts.known)))
 	if err != nil {
 		return nil, err
 	}
@@ -106,6 +107,15 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 	server.Registry().MustRegister(edge.Collector(), broker.Collector())
 	server.Ready("topic", func(context.Context) error { return broker.Err() })
 	return opened, nil
+}
+
+// topicQuotas returns what owners of topics may have.
+func topicQuotas(accounts *access.Accounts) func(owner string) topic.Quota {
+	return func(owner string) topic.Quota {
+		return topic.Quota{
+			Topics: accounts.Most(owner, access.MaxTopics), Partitions: accounts.Most(owner, access.MaxPartitions), Groups: accounts.Most(owner, access.MaxGroups),
+		}
+	}
 }
 
 // brokerSettings returns the settings of the broker, with its addresses.

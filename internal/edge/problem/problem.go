@@ -28,6 +28,8 @@ const (
 	Timeout = "timeout"
 	// Busy: a bound on concurrent requests is reached; retry after Retry-After.
 	Busy = "busy"
+	// Quota: the account or the tenant may have no more of it; the detail names the quota.
+	Quota = "quota"
 	// Full: the store has too little space to accept more.
 	Full = "full"
 	// Unavailable: the server cannot do it now; retry after Retry-After.

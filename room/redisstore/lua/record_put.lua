@@ -4,7 +4,7 @@
 --
 -- KEYS[1] the index: name -> "revision birth record"   KEYS[2] the last revision
 -- ARGV[1] name   ARGV[2] record   ARGV[3] revision, 0: the room must not exist
--- ARGV[4] how many rooms there may be
+-- ARGV[4] how many rooms there may be   ARGV[5] the last revision that the caller has seen, if that matters
 --
 -- Answers {0, revision, birth}, {1} for a conflict, {2} for too many rooms.
 local call = redis.call
@@ -12,6 +12,7 @@ local entry = call('HGET', KEYS[1], ARGV[1])
 local revision, birth = '0', nil
 if entry then revision, birth = entry:match('^(%d+) (%d+) ') end
 if revision ~= ARGV[3] then return {1} end
+if ARGV[5] and ARGV[5] ~= (call('GET', KEYS[2]) or '0') then return {1} end
 if not entry and call('HLEN', KEYS[1]) >= tonumber(ARGV[4]) then return {2} end
 
 -- Revisions follow the clock, in microseconds, so that one that was lost with the

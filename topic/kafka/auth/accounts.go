@@ -24,6 +24,8 @@ type Accounts interface {
 type Principal interface {
 	// Name returns the name of the account; no other has it.
 	Name() string
+	// Owner returns the owner of what the client creates; "" if that has none.
+	Owner() string
 	// Expires returns when the account ends; the zero time: never.
 	Expires() time.Time
 	// Valid reports whether the account still exists and has not expired.

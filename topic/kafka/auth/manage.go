@@ -34,7 +34,7 @@ type Manager interface {
 	DeleteACLs(ctx context.Context, filters []ACLFilter) (removed [][]ACL, err error)
 	// Quotas returns all quotas, as far as they are known without I/O.
 	Quotas() []Quota
-	// ChangeQuotas sets and removes rates, those of one entity all or not at all, and returns an error, or nil, for each
+	// ChangeQuotas sets and removes values, those of one entity all or not at all, and returns an error, or nil, for each
 	// change. With an error of its own nothing has changed. With validateOnly nothing changes in any case.
 	ChangeQuotas(ctx context.Context, changes []Quota, validateOnly bool) (refused []error, err error)
 }
@@ -89,11 +89,12 @@ const (
 // DefaultEntity stands for each user, or each client id, that has no quota of its own.
 const DefaultEntity = "<default>"
 
-// Quota bounds the rates of a user, of a client id, or of a user with a client id.
+// Quota is the quotas of a user, of a client id, or of a user with a client id.
 type Quota struct {
 	// User and Client are names, or DefaultEntity; "" for each.
 	User, Client string
-	// Rates are in bytes a second, by their names. In a change, 0 removes a rate, and others stay.
+	// Rates are the values of quotas, by their names: rates in bytes a second, and how much of something a user may have made. In
+	// a change, 0 removes one, and others stay.
 	Rates map[string]float64
 }
 

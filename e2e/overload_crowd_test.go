@@ -69,7 +69,21 @@ func runRush(text string) {
 		}
 		defer conn.Close()
 		input := bufio.NewReaderSize(conn, 4<<10)
+		frame := r.frame(counts.number.Add(1))
 		for {
+			if frame != nil {
+				taken, wrong, err := produceOne(conn, input, frame)
+				if taken {
+					counts.taken.Add(1)
+				} else if wrong != "" {
+					counts.wrong.Add(1)
+					example.Store(wrong)
+				}
+				if err != nil {
+					return err
+				}
+				continue
+			}
 			taken, refused, answer, err := r.one(conn, input, counts.number.Add(1))
 			switch {
 			case taken:
@@ -101,7 +115,15 @@ func runRush(text string) {
 	}
 }
 
-// one sends a request and reads its answer.
+// frame returns the Kafka request of a client; nil: the rush is over HTTP.
+func (r *rush) frame(client int64) []byte {
+	if r.Edge != "produce" {
+		return nil
+	}
+	return produceFrame("rush", int32(client%rushPartitions), r.Body)
+}
+
+// one sends a request over HTTP and reads its answer.
 func (r *rush) one(conn net.Conn, input *bufio.Reader, n int64) (taken, refused bool, answer string, err error) {
 	if _, err = io.WriteString(conn, rushRequests[r.Edge](r, n)); err != nil {
 		return false, false, "", err

@@ -71,20 +71,7 @@ func runRush(text string) {
 		input := bufio.NewReaderSize(conn, 4<<10)
 		frame := r.frame(counts.number.Add(1))
 		for {
-			if frame != nil {
-				taken, wrong, err := produceOne(conn, input, frame)
-				if taken {
-					counts.taken.Add(1)
-				} else if wrong != "" {
-					counts.wrong.Add(1)
-					example.Store(wrong)
-				}
-				if err != nil {
-					return err
-				}
-				continue
-			}
-			taken, refused, answer, err := r.one(conn, input, counts.number.Add(1))
+			taken, refused, answer, err := r.one(conn, input, counts.number.Add(1), frame)
 			switch {
 			case taken:
 				counts.taken.Add(1)
@@ -123,8 +110,12 @@ func (r *rush) frame(client int64) []byte {
 	return produceFrame("rush", int32(client%rushPartitions), r.Body)
 }
 
-// one sends a request over HTTP and reads its answer.
-func (r *rush) one(conn net.Conn, input *bufio.Reader, n int64) (taken, refused bool, answer string, err error) {
+// one sends a request, which has a number and is the frame if there is one, and reads its answer.
+func (r *rush) one(conn net.Conn, input *bufio.Reader, n int64, frame []byte) (taken, refused bool, answer string, err error) {
+	if frame != nil {
+		taken, answer, err = produceOne(conn, input, frame)
+		return taken, false, answer, err
+	}
 	if _, err = io.WriteString(conn, rushRequests[r.Edge](r, n)); err != nil {
 		return false, false, "", err
 	}

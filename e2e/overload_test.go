@@ -24,8 +24,8 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
-// accepted is work that a server took before a rush: jobs of an action, a visitor of a room, a Kafka producer. Each
-// kind has its pace, and counts how often it went on.
+// accepted is work that a server took before a rush: jobs of an action, a visitor of a room, Kafka clients that fetch, commit
+// offsets and produce. Each kind has its pace, and counts how often it went on.
 type accepted struct {
 	server *server
 	done   map[string]*atomic.Int64
@@ -181,7 +181,7 @@ func share(beside, alone map[string]int64) float64 {
 // overloadBudget is the memory that the server is meant to use.
 const overloadBudget = 512 << 20
 
-// Hundreds of clients who heed no Retry-After ask for much more over HTTP, at one edge, than the server can do. Work that
+// Hundreds of clients who heed no Retry-After ask for much more, at one edge, than the server can do. Work that
 // was accepted before goes on, memory stays within the budget, and refusals name a time to come again. With
 // SLUICE_LONG they are 2,000; the test logs the pace.
 func TestOverload(t *testing.T) {
@@ -199,9 +199,12 @@ func TestOverload(t *testing.T) {
 				r.Address = s.addr
 			}
 			alone := a.during(window)
+			if r.Edge == "produce" && r.Body < 1000 {
+				delete(alone, "producer") // it has as much of the server as each of the others
+			}
 			rushing := r.start(t)
 			until.True(t, "the rush is answered", func() bool { return rushing.counts().Taken > 0 })
-			kept := 0
+			measured := 0
 			until.True(t, "accepted work goes on", func() bool {
 				before := rushing.counts()
 				beside := a.during(window)
@@ -215,8 +218,8 @@ func TestOverload(t *testing.T) {
 				least := share(beside, alone)
 				t.Logf("%.2f of its pace beside %d clients: alone %v, then %v; of the others %d were taken and %d refused; %d MiB of memory",
 					least, clients, alone, beside, after.Taken-before.Taken, after.Refused-before.Refused, s.memory()>>20)
-				kept++
-				return least >= 1.0/3 && kept >= windows || kept >= 2
+				measured++
+				return least >= 1.0/3 && measured >= windows
 			})
 		})
 	}

@@ -112,7 +112,7 @@ const (
 	appendsPerProcessor, appendCost = 4 << 20, 64 << 10
 	// longestTurn is how long a Produce request keeps its turn. One without an answer by then waits for something else, such
 	// as an earlier request of its connection, or the majority of a partition's replicas.
-	longestTurn = time.Second
+	longestTurn = 200 * time.Millisecond
 )
 
 // awaitTurn waits until the records of a Produce request may be appended. The connection is not read in the meantime. The

@@ -52,8 +52,8 @@ func produceOne(conn net.Conn, input *bufio.Reader, frame []byte) (taken bool, w
 	if err = answer.ReadFrom(body[5:]); err != nil { // after the correlation id and the tags of the header
 		return false, "", err
 	}
-	if err := kerr.ErrorForCode(answer.Topics[0].Partitions[0].ErrorCode); err != nil {
-		return false, err.Error(), nil
+	if refused := kerr.ErrorForCode(answer.Topics[0].Partitions[0].ErrorCode); refused != nil {
+		wrong = refused.Error()
 	}
-	return true, "", nil
+	return wrong == "", wrong, nil
 }

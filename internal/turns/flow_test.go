@@ -2,6 +2,7 @@ package turns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -111,7 +112,7 @@ func TestWhoGivesUpLeavesNothing(t *testing.T) {
 		cancel()
 		q.Change(10)
 		for range 100 {
-			if err := <-left; err != nil && err != context.Canceled {
+			if err := <-left; err != nil && !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 		}

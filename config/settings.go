@@ -99,9 +99,9 @@ func (c *Config) serverSettings() []Setting {
 		{Key: "disk_reserve", field: &c.DiskReserve, Default: "256MiB", gateFlag: sameFlag,
 			check: sizes(1<<20, math.MaxInt64, "at least 1MiB: finishing what was accepted needs space"),
 			Usage: "free disk space below which nothing new is accepted, so that accepted work can finish"},
-		{Key: "memory_budget", field: &c.MemoryBudget, Zero: "GOMEMLIMIT of the environment or, without it, three quarters of the memory of the machine or its container", gateFlag: sameFlag,
+		{Key: "memory_budget", field: &c.MemoryBudget, Zero: "GOMEMLIMIT of the environment or, without it, the memory of the machine or its container", gateFlag: sameFlag,
 			check: orWord("0", sizes(256<<20, math.MaxInt64, "at least 256MiB"), ""),
-			Usage: "memory that the process is meant to use: Go collects garbage so that it stays within, and long bodies of the API, requests of Kafka clients and the answers to them have an eighth each, at most 256MiB"},
+			Usage: "memory that the process is meant to use: Go collects garbage so that it stays within, and long bodies of the API, chunks of jobs, requests of Kafka clients and the answers to them have an eighth each, at most 256MiB"},
 	}
 }
 

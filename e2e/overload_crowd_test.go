@@ -69,8 +69,9 @@ func runRush(text string) {
 		}
 		defer conn.Close()
 		input := bufio.NewReaderSize(conn, 4<<10)
+		frame := r.frame(counts.number.Add(1))
 		for {
-			taken, refused, answer, err := r.one(conn, input, counts.number.Add(1))
+			taken, refused, answer, err := r.one(conn, input, counts.number.Add(1), frame)
 			switch {
 			case taken:
 				counts.taken.Add(1)
@@ -101,8 +102,20 @@ func runRush(text string) {
 	}
 }
 
-// one sends a request and reads its answer.
-func (r *rush) one(conn net.Conn, input *bufio.Reader, n int64) (taken, refused bool, answer string, err error) {
+// frame returns the Kafka request of a client; nil: the rush is over HTTP.
+func (r *rush) frame(client int64) []byte {
+	if r.Edge != "produce" {
+		return nil
+	}
+	return produceFrame("rush", int32(client%rushPartitions), r.Body)
+}
+
+// one sends a request, which has a number and is the frame if there is one, and reads its answer.
+func (r *rush) one(conn net.Conn, input *bufio.Reader, n int64, frame []byte) (taken, refused bool, answer string, err error) {
+	if frame != nil {
+		taken, answer, err = produceOne(conn, input, frame)
+		return taken, false, answer, err
+	}
 	if _, err = io.WriteString(conn, rushRequests[r.Edge](r, n)); err != nil {
 		return false, false, "", err
 	}

@@ -18,7 +18,7 @@ const (
 	// newPerProcessor is how many requests that bring new work are in progress for each processor: they wait for the
 	// disk together, so that it is many. joinsPerProcessor are those of newcomers at gates, which need the processor more, as
 	// they are answered with a page. readsPerProcessor are those that read: they need the processor alone.
-	newPerProcessor, joinsPerProcessor, readsPerProcessor = 256, 16, 4
+	newPerProcessor, joinsPerProcessor, readsPerProcessor = 64, 16, 4
 	// loadPatience is how long a request waits for its turn, if few wait.
 	loadPatience = time.Second
 	// refusalsPerProcessor is how many refused requests each processor answers in a second, so that clients who come
@@ -26,9 +26,9 @@ const (
 	refusalsPerProcessor = 500
 	// clientTime is how long a request keeps its turn while it waits for its client.
 	clientTime = 50 * time.Millisecond
-	// wakeTime is how long a request sleeps after it was woken. Go runs what the present goroutine has woken before what
-	// the network has: requests that woke one another without a pause would keep all others, those that go on with
-	// accepted work too, from running.
+	// wakeTime is how long a request that needs the processor alone sleeps after it was woken. Go runs what the present
+	// goroutine has woken before what the network has: requests that woke one another without a pause would keep all
+	// others, those that go on with accepted work too, from running. Where they wait for the disk, that is the pause.
 	wakeTime = 500 * time.Microsecond
 	// loadRetry is when those who were refused are asked to come again.
 	loadRetry = 2 * time.Second
@@ -56,7 +56,7 @@ type partLoad struct {
 // NewLoad returns a load whose long bodies take at most that much memory, in bytes, which are at least 16 MiB.
 func NewLoad(bodyMemory int64) *Load {
 	return &Load{
-		joins: newShare(perProcessor(joinsPerProcessor)), bodies: newShare(max(bodyMemory, leastBodyMemory)),
+		joins: newShare(perProcessor(joinsPerProcessor), wakeTime), bodies: newShare(max(bodyMemory, leastBodyMemory), 0),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "edge_requests_refused_total",
 			Help: "Requests that were refused because others were in progress, by what was used up: new (requests that bring new work), joins (newcomers at a gate), reads, or bodies (the memory for long ones).",
@@ -68,7 +68,7 @@ func perProcessor(n int) int64 { return int64(n * runtime.GOMAXPROCS(0)) }
 
 // Part implements edge.Load.
 func (l *Load) Part(string) edge.Turns {
-	return &partLoad{l, newShare(perProcessor(newPerProcessor)), newShare(perProcessor(readsPerProcessor))}
+	return &partLoad{l, newShare(perProcessor(newPerProcessor), 0), newShare(perProcessor(readsPerProcessor), wakeTime)}
 }
 
 // Begin implements edge.Turns.
@@ -114,11 +114,14 @@ func (l *Load) Collect(to chan<- prometheus.Metric) { l.refused.Collect(to) }
 // share is an amount that requests take from. Taking what is free costs an atomic operation.
 type share struct {
 	most          int64
+	pause         time.Duration // of a request that was woken
 	used, waiting atomic.Int64
 	freed         chan struct{}
 }
 
-func newShare(most int64) share { return share{most: most, freed: make(chan struct{}, 256)} }
+func newShare(most int64, pause time.Duration) share {
+	return share{most: most, pause: pause, freed: make(chan struct{}, 256)}
+}
 
 // take waits until n is free, and reports whether it has taken it. It gives up in time.
 func (s *share) take(ctx context.Context, n int64) bool {
@@ -135,7 +138,7 @@ func (s *share) take(ctx context.Context, n int64) bool {
 	for {
 		select {
 		case <-s.freed:
-			time.Sleep(wakeTime)
+			time.Sleep(s.pause)
 			if s.takeFree(n) {
 				s.wake()
 				return true

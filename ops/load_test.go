@@ -93,7 +93,7 @@ func status(t *testing.T, from *bufio.Reader) int {
 // true of requests that read.
 func TestRequestsInProgressAreBounded(t *testing.T) {
 	t.Parallel()
-	for request, perProcessor := range map[string]int{"POST /v1/jobs": 256, "GET /v1/actions": 4} {
+	for request, perProcessor := range map[string]int{"POST /v1/jobs": 64, "GET /v1/actions": 4} {
 		l := startLoaded(t, 1<<30)
 		most := perProcessor * runtime.GOMAXPROCS(0)
 		body := ""
@@ -135,7 +135,7 @@ func TestBodiesThatAreAwaitedTakeNoTurn(t *testing.T) {
 	l.letGo()
 	until.True(t, "others are served beside silent clients", func() bool {
 		var ended atomic.Int64
-		for range 2 * 256 * runtime.GOMAXPROCS(0) {
+		for range 2 * 64 * runtime.GOMAXPROCS(0) {
 			silent := l.send(t, "POST /v1/jobs", "", 1000)
 			go func() {
 				_, _ = silent.ReadByte()

@@ -15,18 +15,18 @@ const unknownMemory = 2 << 30
 type MemoryBudget int64
 
 // SetMemoryBudget makes Go collect garbage so that the process stays within a budget, as far as what it has to
-// keep allows. With 0 the budget is GOMEMLIMIT or, without it, three quarters of the memory of the machine or its
-// container.
+// keep allows. Go's limit is three quarters of it: while garbage is collected on a busy machine, more is made. With 0 the
+// budget is the memory of the machine or its container; with GOMEMLIMIT it is that, and so is Go's limit.
 func SetMemoryBudget(bytes int64) MemoryBudget {
 	if bytes == 0 {
 		if bytes = debug.SetMemoryLimit(-1); bytes != math.MaxInt64 {
 			return MemoryBudget(bytes)
 		}
-		if bytes = machineMemory("/proc/meminfo", "/sys/fs/cgroup/memory.max") / 4 * 3; bytes == 0 {
+		if bytes = machineMemory("/proc/meminfo", "/sys/fs/cgroup/memory.max"); bytes == 0 {
 			return unknownMemory
 		}
 	}
-	debug.SetMemoryLimit(bytes)
+	debug.SetMemoryLimit(bytes / 4 * 3)
 	return MemoryBudget(bytes)
 }
 

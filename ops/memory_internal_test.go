@@ -13,14 +13,15 @@ import (
 func TestMemoryBudget(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
-	if got := SetMemoryBudget(1 << 30); got != 1<<30 || got.Share() != 128<<20 || debug.SetMemoryLimit(-1) != 1<<30 {
+	if got := SetMemoryBudget(1 << 30); got != 1<<30 || got.Share() != 128<<20 || debug.SetMemoryLimit(-1) != 768<<20 {
 		t.Errorf("the budget of 1 GiB is %d, with shares of %d and a limit of %d", got, got.Share(), debug.SetMemoryLimit(-1))
 	}
-	if got := SetMemoryBudget(0); got != 1<<30 {
-		t.Errorf("the budget is %d, want that of GOMEMLIMIT", got)
+	debug.SetMemoryLimit(1 << 30)
+	if got := SetMemoryBudget(0); got != 1<<30 || debug.SetMemoryLimit(-1) != 1<<30 {
+		t.Errorf("the budget is %d, and Go's limit %d, want that of GOMEMLIMIT", got, debug.SetMemoryLimit(-1))
 	}
 	debug.SetMemoryLimit(math.MaxInt64)
-	if got := SetMemoryBudget(0); int64(got) != debug.SetMemoryLimit(-1) && got != unknownMemory || got.Share() > 256<<20 {
+	if got := SetMemoryBudget(0); int64(got)/4*3 != debug.SetMemoryLimit(-1) && got != unknownMemory || got.Share() > 256<<20 {
 		t.Errorf("the budget of this machine is %d, with shares of %d and a limit of %d", got, got.Share(), debug.SetMemoryLimit(-1))
 	}
 	dir := t.TempDir()

@@ -10,7 +10,7 @@ func TestAllWhoFitAreServed(t *testing.T) {
 	for name, give := range map[string][]int64{"in one piece": {1000}, "in pieces": make([]int64, 1000)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newShare(1000)
+				s := newShare(1000, wakeTime)
 				if !s.take(t.Context(), 1000) {
 					t.Fatal("what is free was not taken")
 				}

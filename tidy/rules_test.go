@@ -108,7 +108,7 @@ var packages = map[string]rule{
 	"topic/migrate": {imports: []string{"internal/clusterkey", "lifecycle", "topic", "topic/catalog", "topic/compact", "topic/delay", "topic/group", "topic/txn"}, refuses: []string{nats, cel}},
 
 	"topic/kafka": {
-		imports: []string{"internal/connlimit", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/group/assign", "topic/kafka/auth", "topic/share", "topic/spans", "topic/txn", "topic/view"},
+		imports: []string{"internal/connlimit", "internal/turns", "lifecycle", "topic", "topic/broker", "topic/catalog", "topic/group", "topic/group/assign", "topic/kafka/auth", "topic/share", "topic/spans", "topic/txn", "topic/view"},
 		refuses: []string{nats, otelSDK, otelExporters},
 	},
 
@@ -159,6 +159,7 @@ var packages = map[string]rule{
 	"internal/retry":         {refuses: []string{"github.com", "net", "os"}},
 	"internal/tracing":       {refuses: []string{otelSDK, otelExporters}},
 	"internal/urlprefix":     {refuses: []string{"github.com", "net/http", "os"}},
+	"internal/turns":         {refuses: []string{"github.com", "net", "os"}},
 	"internal/spelling":      {refuses: []string{"github.com", "net", "os"}},
 	"examples":               {},
 	"examples/embedded":      {imports: []string{"bulk", "bulk/engine", "bulk/pebblestore"}},

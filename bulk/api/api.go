@@ -85,6 +85,12 @@ func WithConfig(config bulk.Config) Option {
 	return func(s *server) { s.config = config.WithDefaults() }
 }
 
+// WithUploadMemory sets the most bytes of all chunks of jobs that have arrived in part or wait to be stored; at least
+// MaxChunk. Default: 256 MiB.
+func WithUploadMemory(bytes int64) Option {
+	return func(s *server) { s.memory = newUploadMemory(int(max(bytes, MaxChunk))) }
+}
+
 // server has what the operations share.
 type server struct {
 	engine  Engine
@@ -114,7 +120,7 @@ func Register(to *edge.API, engine Engine, options ...Option) {
 		engine:  scoped{engine},
 		config:  bulk.Config{}.WithDefaults(),
 		logger:  slog.Default(),
-		memory:  newUploadMemory(maxUploadMemory),
+		memory:  newUploadMemory(defaultUploadMemory),
 		uploads: newGate(MaxUploads, uploadWait),
 		watches: newGate(maxWatches, 0),
 

@@ -16,9 +16,8 @@ const (
 	// maxPayloads is the most bytes of all payloads of one chunk. Those of CSV repeat the
 	// header, so without a bound a chunk could take a place for hours and fill the store.
 	maxPayloads = 32 * MaxChunk
-	// maxUploadMemory is the most bytes of all chunks that have arrived in part or wait
-	// to be stored.
-	maxUploadMemory = 256 << 20
+	// defaultUploadMemory is the default of WithUploadMemory.
+	defaultUploadMemory = 256 << 20
 	// MaxUploads is how many chunks are parsed and stored at one time. Each uses a batch
 	// of memory besides its size.
 	MaxUploads = 8

@@ -41,7 +41,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 	if described != 3 || refused != 7 {
 		t.Errorf("%d groups of 1 MiB are described and %d refused, want 3 and 7 with 4 MiB", described, refused)
 	}
-	until.True(t, "the memory is back", func() bool { return s.answers.used() == 0 })
+	until.True(t, "the memory is back", func() bool { return s.answers.Used() == 0 })
 }
 
 // Clients that ask for large answers and do not read them hold bounded memory, for a bounded time,
@@ -55,25 +55,25 @@ func TestLargeAnswersThatAreNotRead(t *testing.T) {
 	r := largeGroups(t, s, 3)
 	askUnread(t, s, 20, 5, r) // more than the network buffers
 	// The first ones may have been ended before this looks.
-	until.True(t, "they hold all memory", func() bool { return s.answers.contended() || lines.has(errUnreceived.Error()) })
+	until.True(t, "they hold all memory", func() bool { return s.answers.Contended() || lines.has(errUnreceived.Error()) })
 	good := dial(t, s)
 	for range 3 {
 		if got := len(ask[*kmsg.DescribeGroupsResponse](good, 5, r).Groups); got != 3 {
 			t.Fatalf("%d groups, want 3", got)
 		}
-		if used := s.answers.used(); used > memory+largeAtOnce*most {
+		if used := s.answers.Used(); used > memory+largeAtOnce*most {
 			t.Fatalf("answers hold %d bytes, want at most %d", used, memory+largeAtOnce*most)
 		}
 	}
 	until.True(t, "those that do not read are closed", func() bool { return s.connected() == 1 })
-	until.True(t, "their memory is back", func() bool { return s.answers.used()+s.turns.used()+s.requests.used() == 0 })
+	until.True(t, "their memory is back", func() bool { return s.answers.Used()+s.turns.Used()+s.requests.Used() == 0 })
 }
 
 // Acknowledgements do not wait for the memory that large answers hold.
 func TestSmallAnswersNeedNoMemory(t *testing.T) {
 	s := start(t, startBroker(t, storetest.NewMemory(), topic.Config{}), Options{})
 	create(t, s.broker, "orders", 1)
-	if _, err := s.answers.take(t.Context(), s.options.FetchMemory, s.options.FetchMemory); err != nil {
+	if _, err := s.answers.Take(t.Context(), s.options.FetchMemory, s.options.FetchMemory); err != nil {
 		t.Fatal(err)
 	}
 	got := ask[*kmsg.ProduceResponse](dial(t, s), 11, produceRequest("orders", 0, batchOf([]byte("x"))))
@@ -92,7 +92,7 @@ func TestRequestsBehindAWaitingOneGiveWay(t *testing.T) {
 	large := produceRequest("orders", 0, batchOf(make([]byte, 800<<10)))
 	greedy.send(large)
 	greedy.send(large)
-	until.True(t, "it holds most memory", func() bool { return s.requests.used() > 1600<<10 })
+	until.True(t, "it holds most memory", func() bool { return s.requests.Used() > 1600<<10 })
 	got := ask[*kmsg.ProduceResponse](dial(t, s), 11, large)
 	wantCode(t, "produce", got.Topics[0].Partitions[0].ErrorCode, nil)
 	greedy.receive(waiting, first)

@@ -1,109 +1,12 @@
 package kafka
 
 import (
-	"container/list"
 	"context"
 	"fmt"
-	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
-
-// budget is an amount of memory that is shared, first come, first served.
-type budget struct {
-	size int64
-
-	mu      sync.Mutex
-	free    int64 // negative if a taker needed more than it took
-	waiting list.List
-}
-
-// taker waits for memory.
-type taker struct {
-	least, want int64
-	got         int64
-	ready       chan struct{}
-}
-
-func newBudget(size int64) *budget { return &budget{size: size, free: size} }
-
-// take waits until at least the given least amount is free, and takes up to want, but no more than
-// a quarter of the free memory beyond the least, so that later takers find some too. It returns the
-// amount, which the caller gives back. It never waits for more than the budget.
-func (b *budget) take(ctx context.Context, least, want int64) (int64, error) {
-	t := &taker{least: min(least, b.size), want: want}
-	b.mu.Lock()
-	if b.waiting.Len() == 0 && b.grant(t) {
-		b.mu.Unlock()
-		return t.got, nil
-	}
-	t.ready = make(chan struct{})
-	place := b.waiting.PushBack(t)
-	b.mu.Unlock()
-	select {
-	case <-t.ready:
-		return t.got, nil
-	case <-ctx.Done():
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	select {
-	case <-t.ready: // it came at the same time
-		b.give(t.got)
-	default:
-		b.waiting.Remove(place)
-		b.serve()
-	}
-	return 0, ctx.Err()
-}
-
-// grant gives a taker its share if enough is free.
-func (b *budget) grant(t *taker) bool {
-	if b.free < t.least {
-		return false
-	}
-	t.got = max(t.least, min(t.want, b.free/4))
-	b.free -= t.got
-	return true
-}
-
-// serve grants waiting takers their shares in order, as long as enough is free.
-func (b *budget) serve() {
-	for place := b.waiting.Front(); place != nil; place = b.waiting.Front() {
-		t := place.Value.(*taker)
-		if !b.grant(t) {
-			return
-		}
-		b.waiting.Remove(place)
-		close(t.ready)
-	}
-}
-
-// change gives n back, or takes -n without waiting.
-func (b *budget) change(n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.give(n)
-}
-
-func (b *budget) give(n int64) {
-	b.free += n
-	b.serve()
-}
-
-// contended reports whether a taker waits.
-func (b *budget) contended() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.waiting.Len() > 0
-}
-
-// used returns the amount that is taken.
-func (b *budget) used() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.size - b.free
-}
 
 const (
 	// decodeCost is the memory that one element of a decoded request takes, with what its handler
@@ -135,7 +38,7 @@ type allowance struct {
 func (a *allowance) reserve(elements int) (err error) {
 	a.used = int64(elements) * answerCost
 	if a.used > smallAnswer {
-		a.held, err = a.server.answers.take(a.ctx, a.used, a.used)
+		a.held, err = a.server.answers.Take(a.ctx, a.used, a.used)
 	}
 	return err
 }
@@ -145,8 +48,8 @@ func (a *allowance) await(n int64) error {
 	if n <= smallAnswer {
 		return nil
 	}
-	got, err := a.server.answers.take(a.ctx, n, n)
-	a.server.answers.change(got)
+	got, err := a.server.answers.Take(a.ctx, n, n)
+	a.server.answers.Change(got)
 	return err
 }
 
@@ -164,7 +67,7 @@ func (a *allowance) add(n int64) error {
 		return err
 	}
 	if beyond := a.used - a.held; beyond > 0 {
-		a.server.answers.change(-beyond)
+		a.server.answers.Change(-beyond)
 		a.held += beyond
 	}
 	return nil
@@ -176,13 +79,13 @@ func (a *allowance) takeTurn() (err error) {
 	if a.turn {
 		return nil
 	}
-	a.server.answers.change(a.held)
+	a.server.answers.Change(a.held)
 	a.held = 0
-	if _, err = a.server.turns.take(a.ctx, 1, 1); err != nil {
+	if _, err = a.server.turns.Take(a.ctx, 1, 1); err != nil {
 		return fmt.Errorf("turn of a large answer: %w", err)
 	}
 	a.turn = true
-	if a.held, err = a.server.answers.take(a.ctx, a.used, a.used); err != nil {
+	if a.held, err = a.server.answers.Take(a.ctx, a.used, a.used); err != nil {
 		return fmt.Errorf("memory for an answer: %w", err)
 	}
 	return nil
@@ -192,13 +95,41 @@ func (a *allowance) takeTurn() (err error) {
 func (a *allowance) built(size int) {
 	if a.turn {
 		a.turn = false
-		a.server.turns.change(1)
+		a.server.turns.Change(1)
 	}
 	if held := max(int64(size)-smallAnswer, 0); held != a.held {
-		a.server.answers.change(a.held - held)
+		a.server.answers.Change(a.held - held)
 		a.held = held
 	}
 }
 
 // release gives back all memory, once the answer is sent or will not be.
 func (a *allowance) release() { a.built(0) }
+
+const (
+	// appendsPerProcessor is how many bytes of Produce requests are worked on at a time, for each processor. Each request counts
+	// appendCost more: 64 short ones are as much, since they wait for the disk together.
+	appendsPerProcessor, appendCost = 4 << 20, 64 << 10
+	// longestTurn is how long a Produce request keeps its turn. One without an answer by then waits for something else, such
+	// as an earlier request of its connection, or the majority of a partition's replicas.
+	longestTurn = 200 * time.Millisecond
+)
+
+// awaitTurn waits until the records of a Produce request may be appended. The connection is not read in the meantime. The
+// turn ends with the answer, or after longestTurn.
+func (c *connection) awaitTurn(x *exchange) error {
+	got, err := c.server.appends.TakeFor(c.ctx, &c.flows.appends, int64(x.size), int64(x.size)+appendCost)
+	if err != nil {
+		return fmt.Errorf("turn of a Produce request: %w", err)
+	}
+	x.turn = got
+	x.lapse = time.AfterFunc(longestTurn, func() { c.server.appends.Change(got) })
+	return nil
+}
+
+// endTurn ends the turn of a request, if it has one.
+func (c *connection) endTurn(x *exchange) {
+	if x.lapse != nil && x.lapse.Stop() {
+		c.server.appends.Change(x.turn)
+	}
+}

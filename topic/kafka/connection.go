@@ -16,6 +16,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"github.com/sluice-project/sluice/internal/turns"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
@@ -69,6 +70,9 @@ type connection struct {
 	throttled atomic.Int64
 	stopping  atomic.Bool
 
+	// flows are the requests of the client where they wait for memory and turns. Only the reader uses them.
+	flows struct{ requests, large, appends turns.Flow }
+
 	mu        sync.Mutex
 	held      int64 // of the server's memory for requests
 	large     int64 // the part of held that is for large ones
@@ -86,6 +90,9 @@ type exchange struct {
 	followed               bool
 	allowed                []string
 	held, large, converted int64
+	// turn is what a Produce request has of the server's appends, until lapse gives it back; lapse is nil if it has none.
+	turn  int64
+	lapse *time.Timer
 }
 
 func newConnection(ctx context.Context, s *Server, conn net.Conn, listener *Listener) *connection {
@@ -304,13 +311,13 @@ func (c *connection) cutShort(err error) error {
 // that no two wait for each other.
 func (c *connection) reserve(x *exchange, size int64) error {
 	if size > firstStep {
-		got, err := c.server.large.take(c.ctx, size, size)
+		got, err := c.server.large.TakeFor(c.ctx, &c.flows.large, size, size)
 		if err != nil {
 			return err
 		}
 		c.account(x, 0, got, 0)
 	}
-	got, err := c.server.requests.take(c.ctx, size, size)
+	got, err := c.server.requests.TakeFor(c.ctx, &c.flows.requests, size, size)
 	if err != nil {
 		return err
 	}
@@ -321,7 +328,7 @@ func (c *connection) reserve(x *exchange, size int64) error {
 // charge adds the memory of a decoded request to that of its bytes, without waiting: what one
 // connection takes in this way is bounded, and it reads its next request only when there is memory.
 func (c *connection) charge(x *exchange, n int64) {
-	c.server.requests.change(-n)
+	c.server.requests.Change(-n)
 	c.account(x, n, 0, 0)
 }
 
@@ -330,7 +337,7 @@ func (c *connection) obstructs() bool {
 	c.mu.Lock()
 	held := c.held
 	c.mu.Unlock()
-	return held > smallAnswer && c.server.requests.contended()
+	return held > smallAnswer && c.server.requests.Contended()
 }
 
 // account records memory that was taken for a request.
@@ -356,12 +363,12 @@ func (c *connection) release(x *exchange) {
 }
 
 func (c *connection) giveBack(held, large, converted int64) {
-	c.server.requests.change(held)
+	c.server.requests.Change(held)
 	if large > 0 {
-		c.server.large.change(large)
+		c.server.large.Change(large)
 	}
 	if converted > 0 {
-		c.server.converted.change(converted)
+		c.server.converted.Change(converted)
 	}
 }
 
@@ -403,6 +410,11 @@ func (c *connection) start(x *exchange, frame []byte) error {
 	c.server.metrics.request(x.key)
 	x.followed = c.server.options.Trail != nil && c.server.options.Trail.Follows(x.key)
 	c.charge(x, int64(x.elements)*decodeCost)
+	if x.key == keyProduce {
+		if err := c.awaitTurn(x); err != nil {
+			return err
+		}
+	}
 	from := &call{key: x.key, client: x.client, host: c.host, software: c.software, size: len(frame), session: c, memory: &x.memory, exchange: x, principal: c.principal()}
 	return c.recovered(x, func() { x.answer = kind.handle(c.server, from, request) })
 }

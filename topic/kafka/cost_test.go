@@ -164,7 +164,7 @@ func TestWhatARequestCosts(t *testing.T) {
 				}
 			}
 			until.True(t, "the memory is back", func() bool {
-				return s.requests.used()+s.large.used()+s.turns.used()+s.answers.used() == 0
+				return s.requests.Used()+s.large.Used()+s.turns.Used()+s.answers.Used() == 0
 			})
 		})
 	}
@@ -373,7 +373,7 @@ func FuzzHandlers(f *testing.F) {
 		c.cancel()
 		c.end()
 		c.end()
-		if held := s.requests.used() + s.large.used() + s.answers.used() + s.turns.used() + s.converted.used(); held != 0 {
+		if held := s.requests.Used() + s.large.Used() + s.answers.Used() + s.turns.Used() + s.converted.Used(); held != 0 {
 			t.Errorf("%s version %d: %d bytes are held after it", requestName(x.key), x.version, held)
 		}
 	})

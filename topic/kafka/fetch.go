@@ -264,7 +264,7 @@ func (p *fetchPart) end() int64 {
 func (f *fetching) read(ctx context.Context) {
 	f.drop()
 	waiting, cancel := context.WithDeadline(ctx, f.deadline.Add(lookAgain))
-	held, err := f.server.answers.take(waiting, min(leastFetch, f.limit), f.limit)
+	held, err := f.server.answers.Take(waiting, min(leastFetch, f.limit), f.limit)
 	cancel()
 	if err != nil {
 		return // without memory in time the answer has no records
@@ -282,7 +282,7 @@ func (f *fetching) read(ctx context.Context) {
 		f.readPart(ctx, p, min(left, int64(max(p.want.maxBytes, 0))))
 	}
 	// Unused memory goes back. One batch may have exceeded the limit.
-	f.server.answers.change(f.held - f.found)
+	f.server.answers.Change(f.held - f.found)
 	f.held = f.found
 }
 
@@ -312,7 +312,7 @@ func (f *fetching) drop() {
 		p := &f.parts[i]
 		p.data, p.size, p.next, p.aborted = nil, 0, 0, nil
 	}
-	f.server.answers.change(f.held)
+	f.server.answers.Change(f.held)
 	f.found, f.held = 0, 0
 }
 
@@ -373,7 +373,7 @@ func (f *fetching) stop() {
 	for _, cancel := range f.cancels {
 		cancel()
 	}
-	f.server.answers.change(f.held)
+	f.server.answers.Change(f.held)
 }
 
 // fill fills the answer.
@@ -383,7 +383,7 @@ func (f *fetching) fill(response *fetchResponse) {
 	for i := range f.parts {
 		around += int64(len(f.parts[i].aborted)) * abortedCost
 	}
-	f.server.answers.change(-around)
+	f.server.answers.Change(-around)
 	f.call.memory.held, f.held = f.held+around, 0
 	got := map[*fetchPartition]bool{}
 	at := map[fetchKey]int{} // indexes of topics in the answer

@@ -176,7 +176,7 @@ func TestFetchKeepsItsLimits(t *testing.T) {
 			t.Errorf("%s: %v batches, want %v", name, got, c.want)
 		}
 	}
-	until.True(t, "what the answers held is back", func() bool { return s.answers.used() == 0 })
+	until.True(t, "what the answers held is back", func() bool { return s.answers.Used() == 0 })
 }
 
 // A fetch waits for min bytes, and is answered when they have arrived.

@@ -132,7 +132,7 @@ func TestAnnouncedSizesCostNothing(t *testing.T) {
 		p.write(binary.BigEndian.AppendUint32(nil, 100<<20))
 		p.write([]byte{0, 0, 0, 9})
 	}
-	until.True(t, "some are being read", func() bool { return s.requests.used() >= 100<<20 })
+	until.True(t, "some are being read", func() bool { return s.requests.Used() >= 100<<20 })
 	grewAtMost(t, before, 20<<20)
 	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
 }
@@ -185,7 +185,7 @@ func TestSilentConnectionsEnd(t *testing.T) {
 	half.write([]byte{0, 0, 0, 100, 0, 18})
 	half.closed()
 	lines.await(t, "the rest did not come within 60ms")
-	until.True(t, "their memory is back", func() bool { return s.requests.used() == 0 })
+	until.True(t, "their memory is back", func() bool { return s.requests.Used() == 0 })
 }
 
 // A connection that waits for an answer is not idle, however long that takes.
@@ -264,7 +264,7 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 	greedy := fetchRequest("orders", 0, 0)
 	greedy.MaxBytes, greedy.Topics[0].Partitions[0].PartitionMaxBytes = 64<<20, 64<<20
 	askUnread(t, s, 8, 10, greedy)
-	until.True(t, "they hold memory", func() bool { return s.answers.used() > 0 })
+	until.True(t, "they hold memory", func() bool { return s.answers.Used() > 0 })
 	good := dial(t, s)
 	for offset := range int64(40) {
 		until.True(t, fmt.Sprintf("the record at %d comes", offset), func() bool {
@@ -272,12 +272,12 @@ func TestSlowConsumersHarmNobodyElse(t *testing.T) {
 			r.MaxWaitMillis = 5000
 			return len(ask[*kmsg.FetchResponse](good, 12, r).Topics[0].Partitions[0].RecordBatches) > 0
 		})
-		if used := s.answers.used(); used > memory+10<<20 { // each connection may exceed it by one batch
+		if used := s.answers.Used(); used > memory+10<<20 { // each connection may exceed it by one batch
 			t.Fatalf("answers hold %d bytes, want about %d", used, memory)
 		}
 	}
 	until.True(t, "the slow ones are closed", func() bool { return s.connected() == 1 })
-	until.True(t, "their memory is back", func() bool { return s.answers.used() == 0 })
+	until.True(t, "their memory is back", func() bool { return s.answers.Used() == 0 })
 }
 
 // askUnread sends a request so many times over each of some connections, and reads no answer. The
@@ -351,7 +351,7 @@ func TestStopAnswersWhatWasAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	idle.closed()
-	if used := s.requests.used(); used != 0 { // all goroutines have ended
+	if used := s.requests.Used(); used != 0 { // all goroutines have ended
 		t.Errorf("the stopped server holds %d bytes for requests", used)
 	}
 }
@@ -407,8 +407,8 @@ func FuzzFrame(f *testing.F) {
 		_, _ = there.Write(data)
 		_ = there.Close()
 		both.Wait()
-		if s.requests.used() != 0 || s.large.used() != 0 {
-			t.Errorf("a connection that ended holds %d and %d bytes", s.requests.used(), s.large.used())
+		if s.requests.Used() != 0 || s.large.Used() != 0 {
+			t.Errorf("a connection that ended holds %d and %d bytes", s.requests.Used(), s.large.Used())
 		}
 	})
 }

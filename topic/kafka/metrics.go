@@ -43,9 +43,9 @@ func newMetrics(s *Server) *metrics {
 		fetch:       histogram("fetch_duration_ms", "Time from a Fetch request's arrival to its answer: waiting for records included."),
 		connections: gauge("connections", "Connections that are open.", func() float64 { return float64(s.connected()) }),
 		requestMemory: gauge("request_memory_bytes", "Memory that requests under way hold of RequestMemory.",
-			func() float64 { return float64(s.requests.used()) }),
+			func() float64 { return float64(s.requests.Used()) }),
 		answerSize: gauge("fetch_memory_bytes", "Memory that answers with records hold of FetchMemory.",
-			func() float64 { return float64(s.answers.used()) }),
+			func() float64 { return float64(s.answers.Used()) }),
 		byKind: map[int16]prometheus.Counter{},
 	}
 	for key := range s.kinds {

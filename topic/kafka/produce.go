@@ -160,7 +160,7 @@ func (s *Server) appendTo(ctx context.Context, c *call, t *broker.Topic, r *kmsg
 func (c *call) unpack(codec int, data []byte, use func(inside []byte) error) error {
 	s := c.session.server
 	if c.exchange.converted == 0 {
-		got, err := s.converted.take(c.session.ctx, perConverted*maxInflated, perConverted*maxInflated)
+		got, err := s.converted.Take(c.session.ctx, perConverted*maxInflated, perConverted*maxInflated)
 		if err != nil {
 			return err
 		}

@@ -502,7 +502,7 @@ func TestMessageSetsOfARequestAreBounded(t *testing.T) {
 	if refused == 0 || refused == partitions {
 		t.Errorf("%d of %d partitions with 5.5 MB each are refused, want those beyond %d bytes", refused, partitions, maxInflated)
 	}
-	until.True(t, "the memory is back", func() bool { return s.converted.used()+s.requests.used() == 0 })
+	until.True(t, "the memory is back", func() bool { return s.converted.Used()+s.requests.Used() == 0 })
 }
 
 // FuzzMessageSet checks that any message set is refused with an error that has a code, or becomes

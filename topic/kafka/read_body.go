@@ -90,5 +90,5 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 // wanted reports whether others wait for memory that the request holds.
 func (r *bodyReader) wanted() bool {
 	s := r.connection.server
-	return s.requests.contended() || r.exchange.large > 0 && s.large.contended()
+	return s.requests.Contended() || r.exchange.large > 0 && s.large.Contended()
 }

@@ -46,6 +46,7 @@ func (c *connection) send(context.Context) error {
 // sendOne waits for an answer and sends it.
 func (c *connection) sendOne(x *exchange) error {
 	defer x.memory.release()
+	defer c.endTurn(x)
 	if !waitsForOthers(x.key) {
 		if err := x.memory.reserve(x.elements); err != nil {
 			return err
@@ -60,6 +61,7 @@ func (c *connection) sendOne(x *exchange) error {
 		return err
 	}
 	x.answer = nil
+	c.endTurn(x)
 	c.release(x)
 	c.server.metrics.answered(x, response)
 	if response != nil {
@@ -147,7 +149,7 @@ func (c *connection) push(step net.Buffers) (sent int64, err error) {
 			return sent, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded) || !time.Now().Before(deadline):
 			return sent, err
-		case n < stallBytes && c.server.answers.contended():
+		case n < stallBytes && c.server.answers.Contended():
 			return sent, fmt.Errorf("%w: %d bytes in %v", errUnreceived, n, stallTime)
 		}
 	}

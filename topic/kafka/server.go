@@ -5,10 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"time"
 
 	"github.com/sluice-project/sluice/internal/connlimit"
+	"github.com/sluice-project/sluice/internal/turns"
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/spans"
@@ -36,11 +38,13 @@ type Server struct {
 	// requests and large bound the memory of requests: those longer than the first step need both,
 	// so that they leave half of it to others. answers bounds the memory of answers, and turns the
 	// number of large ones that are built at once.
-	requests, large, answers, turns *budget
+	requests, large, answers, turns *turns.Queue
 	// converted bounds the memory of message sets that become batches.
-	converted *budget
-	sessions  *fetchSessions
-	shares    *shareSessions
+	converted *turns.Queue
+	// appends bounds what is done at a time for Produce requests, see awaitTurn.
+	appends  *turns.Queue
+	sessions *fetchSessions
+	shares   *shareSessions
 
 	warned warnings
 	// strangers bounds the connections of clients that have not authenticated.
@@ -62,9 +66,10 @@ func NewServer(broker *broker.Broker, options Options) *Server {
 	s := &Server{
 		broker: broker, kinds: kinds(), options: options, log: options.Logger, spans: spans.New(options.TracerProvider),
 		group:    lifecycle.NewGroup(context.Background()),
-		requests: newBudget(options.RequestMemory), large: newBudget(options.RequestMemory / 2),
-		converted: newBudget(options.RequestMemory / 2),
-		answers:   newBudget(options.FetchMemory), turns: newBudget(largeAtOnce), sessions: newFetchSessions(), shares: newShareSessions(),
+		requests: turns.NewQueue(options.RequestMemory), large: turns.NewQueue(options.RequestMemory / 2),
+		converted: turns.NewQueue(options.RequestMemory / 2),
+		appends:   turns.NewQueue(appendsPerProcessor * int64(runtime.GOMAXPROCS(0))),
+		answers:   turns.NewQueue(options.FetchMemory), turns: turns.NewQueue(largeAtOnce), sessions: newFetchSessions(), shares: newShareSessions(),
 		draining: make(chan struct{}), connections: map[*connection]struct{}{}, empty: make(chan struct{}),
 	}
 	s.strangers = connlimit.New(connlimit.Bounds{Total: strangersMax, PerClient: strangersPerClient}, s.log)

@@ -222,7 +222,7 @@ func (f *sharing) run(ctx context.Context) {
 // find some at once.
 func (f *sharing) acquire(ctx context.Context) (again bool) {
 	waiting, cancel := context.WithDeadline(ctx, f.deadline.Add(lookAgain))
-	held, err := f.server.answers.take(waiting, min(leastFetch, f.limit), f.limit)
+	held, err := f.server.answers.Take(waiting, min(leastFetch, f.limit), f.limit)
 	cancel()
 	if err != nil {
 		return false // without memory in time the answer has no records
@@ -254,7 +254,7 @@ func (f *sharing) acquire(ctx context.Context) (again bool) {
 		}
 	}
 	// The records are copied once. One batch may have exceeded the limit.
-	f.server.answers.change(held - 2*f.found)
+	f.server.answers.Change(held - 2*f.found)
 	f.held = 2 * f.found
 	return again
 }
@@ -303,7 +303,7 @@ func (f *sharing) stop() {
 	for _, cancel := range f.cancels {
 		cancel()
 	}
-	f.server.answers.change(f.held)
+	f.server.answers.Change(f.held)
 }
 
 // wait waits until there may be records. It returns false when the answer is due.
@@ -357,7 +357,7 @@ func (s *shareSession) done(all *shareSessions, epoch int32) {
 func (f *sharing) fill(response *kmsg.ShareFetchResponse) {
 	// The fields around the records take memory without waiting, since the records have theirs.
 	around := int64(len(f.parts)) * answerCost
-	f.server.answers.change(-around)
+	f.server.answers.Change(-around)
 	f.call.memory.held, f.held = f.call.memory.held+f.held+around, 0
 	at := map[topic.ID]int{} // indexes of topics in the answer
 	var told leaders

@@ -34,13 +34,13 @@ func TestStalledRequestsGiveWay(t *testing.T) {
 	}
 	const stalls = "comes too slowly"
 	// The first ones may have been ended before this looks.
-	until.True(t, "they hold all memory", func() bool { return s.requests.contended() || lines.has(stalls) })
+	until.True(t, "they hold all memory", func() bool { return s.requests.Contended() || lines.has(stalls) })
 	ask[*kmsg.ApiVersionsResponse](dial(t, s), 3, apiVersionsRequest())
 	lines.await(t, stalls)
 	for _, p := range stalled {
 		_ = p.conn.Close()
 	}
-	until.True(t, "their memory is back", func() bool { return s.requests.used() == 0 })
+	until.True(t, "their memory is back", func() bool { return s.requests.Used() == 0 })
 }
 
 // Many slow consumers cannot keep all memory for answers: others get theirs long before the write
@@ -57,7 +57,7 @@ func TestSlowConsumersGiveWay(t *testing.T) {
 	greedy.MaxBytes, greedy.Topics[0].Partitions[0].PartitionMaxBytes = 64<<20, 64<<20
 	askUnread(t, s, 20, 30, greedy) // more than the network buffers
 	const slow = "receives its answer too slowly"
-	until.True(t, "they hold all memory", func() bool { return s.answers.contended() || lines.has(slow) })
+	until.True(t, "they hold all memory", func() bool { return s.answers.Contended() || lines.has(slow) })
 	good := dial(t, s)
 	for offset := range int64(3) {
 		until.True(t, "records come", func() bool {

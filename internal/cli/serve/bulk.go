@@ -30,7 +30,7 @@ type jobs struct {
 
 // openBulk opens the store of bulk and mounts its API on the server. A nil
 // publisher disables events, a nil tracer disables traces.
-func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, disk *fsync.Watch, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *jobs, err error) {
+func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, disk *fsync.Watch, memory ops.MemoryBudget, publisher engine.Publisher, tracer trace.TracerProvider, log *slog.Logger) (_ *jobs, err error) {
 	if settings.State.IsOff() {
 		return &jobs{part: *noPart()}, nil
 	}
@@ -65,7 +65,7 @@ func openBulk(ctx context.Context, settings *config.Config, server *ops.Server, 
 		return nil, errors.Join(err, opened.close())
 	}
 	opened.engine, opened.services = e, []lifecycle.Service{e}
-	api.Register(server.API(), e, api.WithLogger(log), api.WithConfig(settings.Bulk), api.WithTracerProvider(tracer))
+	api.Register(server.API(), e, api.WithLogger(log), api.WithConfig(settings.Bulk), api.WithUploadMemory(memory.Share()), api.WithTracerProvider(tracer))
 	server.Registry().MustRegister(e.Collector())
 	server.Ready("bulk", func(ctx context.Context) error {
 		if _, err := e.Settings(ctx); err != nil {

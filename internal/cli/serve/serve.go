@@ -120,7 +120,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, topics.close()) }()
-	bulk, err := openBulk(ctx, settings, server, disk, topics.publishers.bulk, tracing.provider, log)
+	bulk, err := openBulk(ctx, settings, server, disk, bounds.memory, topics.publishers.bulk, tracing.provider, log)
 	if err != nil {
 		return err
 	}

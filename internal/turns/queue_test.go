@@ -1,4 +1,4 @@
-package kafka
+package turns
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Each taker gets between its least and its wanted amount, all together never exceed the budget,
+// Each taker gets between its least and its wanted amount, all together never exceed the size,
 // and every taker is served.
-func TestBudgetIsNeverExceeded(t *testing.T) {
+func TestQueueIsNeverExceeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.Int64Range(1, 100).Draw(t, "size")
-		b := newBudget(size)
+		q := NewQueue(size)
 		var held []int64
 		total := int64(0)
 		t.Repeat(map[string]func(*rapid.T){
@@ -23,7 +23,7 @@ func TestBudgetIsNeverExceeded(t *testing.T) {
 				want := least + rapid.Int64Range(0, 120).Draw(t, "beyond")
 				ctx, cancel := context.WithCancel(context.Background())
 				cancel()
-				got, err := b.take(ctx, least, want)
+				got, err := q.Take(ctx, least, want)
 				fits := min(least, size) <= size-total
 				if fits != (err == nil) {
 					t.Fatalf("took at least %d with %d of %d taken: %v", least, total, size, err)
@@ -38,31 +38,31 @@ func TestBudgetIsNeverExceeded(t *testing.T) {
 			},
 			"give": func(t *rapid.T) {
 				if len(held) > 0 {
-					b.change(held[0])
+					q.Change(held[0])
 					total -= held[0]
 					held = held[1:]
 				}
 			},
 			"": func(t *rapid.T) {
-				if b.used() != total || total > size {
-					t.Fatalf("%d are used of %d, want %d", b.used(), size, total)
+				if q.Used() != total || total > size {
+					t.Fatalf("%d are used of %d, want %d", q.Used(), size, total)
 				}
 			},
 		})
 	})
 }
 
-func TestBudgetServesInOrder(t *testing.T) {
+func TestQueueServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(10)
-		if _, err := b.take(t.Context(), 8, 8); err != nil {
+		q := NewQueue(10)
+		if _, err := q.Take(t.Context(), 8, 8); err != nil {
 			t.Fatal(err)
 		}
 		order := make(chan string, 2)
 		gone, leave := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		take := func(ctx context.Context, name string, n int64) error {
-			_, err := b.take(ctx, n, n)
+			_, err := q.Take(ctx, n, n)
 			if err == nil {
 				order <- name
 			}
@@ -81,14 +81,14 @@ func TestBudgetServesInOrder(t *testing.T) {
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Fatalf("who left got %v", err)
 		}
-		b.change(8)
+		q.Change(8)
 		synctest.Wait()
 		if len(order) != 2 {
 			t.Errorf("%d were served, want both", len(order))
 		}
-		b.change(10)
-		if b.used() != 0 {
-			t.Errorf("%d are still used", b.used())
+		q.Change(10)
+		if q.Used() != 0 {
+			t.Errorf("%d are still used", q.Used())
 		}
 	})
 }

@@ -229,7 +229,7 @@ func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordin
 			}
 		}
 		offsets := txn.Offsets{"in": {0: {Offset: at + 1}}}
-		if c.AddGroup(ctx, "copier", p, "copiers") != nil || c.AddOffsets(ctx, "copier", p, "copiers", offsets, topic.Guard{Key: "groups/copiers"}) != nil ||
+		if c.AddGroup(ctx, "copier", p, "copiers") != nil || c.AddOffsets(ctx, "copier", p, "copiers", offsets, false, topic.Guard{Key: "groups/copiers"}) != nil ||
 			killed() {
 			return
 		}
@@ -252,12 +252,12 @@ func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordin
 // A transaction of a newer version is refused, with what to do.
 func TestNewerTransactionIsRefused(t *testing.T) {
 	meta := storetest.NewMemory().Meta()
-	if _, err := meta.Put(t.Context(), txn.Prefix+"one", []byte(`{"format":2}`), 0); err != nil {
+	if _, err := meta.Put(t.Context(), txn.Prefix+"one", []byte(`{"format":3}`), 0); err != nil {
 		t.Fatal(err)
 	}
 	coordinator := txn.New(meta, nil, slog.New(slog.DiscardHandler))
 	err := coordinator.Each(t.Context(), func(string, uint64, txn.Transaction) { t.Error("it is read") })
 	if err == nil || !strings.Contains(err.Error(), "upgrade this node") {
-		t.Errorf("a transaction of format 2: %v", err)
+		t.Errorf("a transaction of format 3: %v", err)
 	}
 }

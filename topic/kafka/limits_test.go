@@ -125,7 +125,7 @@ func TestUnsupportedRequestsAreLoggedOnceAMinute(t *testing.T) {
 // Many clients that announce 100 MiB and send nothing cost little memory, and leave space for small
 // requests.
 func TestAnnouncedSizesCostNothing(t *testing.T) {
-	s := start(t, nil, Options{})
+	s, _ := serve(t, topic.Config{})
 	before := heap()
 	for range 50 {
 		p := dial(t, s)

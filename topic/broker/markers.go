@@ -51,8 +51,8 @@ func (p *Partition) checkLocked(b topic.Batch, has proof, now int64) (base int64
 // Joins reports whether a batch needs its partition to be added to its transaction first: it
 // would begin it there. With version 2 of transactions that has a new epoch, whose numbers
 // begin with 0: so a producer that the partition does not know has sent a batch before this one
-// if its number is another, and the error is an ErrOutOfOrderSequence. What else is wrong with
-// the batch is found when it is appended.
+// if its number is another, and the error is an ErrOutOfOrderSequence. Other errors of
+// the batch are found when it is appended.
 func (t *Topic) Joins(partition int32, b topic.Batch) (bool, error) {
 	p, err := t.Partition(partition)
 	if err != nil || t.source != nil || t.Settings().Delays || !b.Transactional() {

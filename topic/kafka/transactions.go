@@ -31,8 +31,8 @@ var transactionKinds = []struct {
 	{context.Canceled, kerr.CoordinatorNotAvailable},
 }
 
-// join adds the partitions in which batches begin a transaction to that, all at once. What cannot be
-// added is refused: clients try again after CONCURRENT_TRANSACTIONS and NOT_LEADER_OR_FOLLOWER.
+// join adds the partitions in which batches begin a transaction to that, all at once. Partitions that cannot be
+// added refuse their records: clients try again after CONCURRENT_TRANSACTIONS and NOT_LEADER_OR_FOLLOWER.
 func (p *producing) join(s *Server) {
 	joining := map[txn.Producer]map[string][]int32{}
 	p.eachBegun(func(of txn.Producer, started *started) {

@@ -56,7 +56,7 @@ func (p *Partition) checkLocked(b topic.Batch, has proof, now int64) (base int64
 func (t *Topic) Joins(partition int32, b topic.Batch) (bool, error) {
 	p, err := t.Partition(partition)
 	if err != nil || t.source != nil || t.Settings().Delays || !b.Transactional() {
-		return false, nil //nolint:nilerr // the append will say so
+		return false, nil // the append says why
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *Topic) Joins(partition int32, b topic.Batch) (bool, error) {
 		return false, nil
 	}
 	if _, repeated, err := p.producers.check(b); repeated || err != nil {
-		return false, nil //nolint:nilerr // as above
+		return false, nil
 	}
 	id, epoch, sequence := b.Producer()
 	known := p.producers.byID[id]

@@ -67,8 +67,8 @@ func (p *producing) eachBegun(f func(of txn.Producer, started *started)) {
 			if err != nil || len(batches) == 0 {
 				continue // appendTo says what is wrong
 			}
-			joins := false
-			if joins, started.err = started.topic.Joins(started.partition, batches[0]); joins {
+			joins, err := started.topic.Joins(started.partition, batches[0])
+			if started.err = err; joins {
 				id, epoch, _ := batches[0].Producer()
 				f(producerOf(id, epoch), started)
 			}

@@ -33,6 +33,7 @@ var transactionKinds = []struct {
 
 // join adds the partitions in which batches begin a transaction to that, all at once. Partitions that cannot be
 // added refuse their records: clients try again after CONCURRENT_TRANSACTIONS and NOT_LEADER_OR_FOLLOWER.
+// Later requests of the connection wait for it, so that batches stay in order: for ten seconds at most.
 func (p *producing) join(s *Server) {
 	joining := map[txn.Producer]map[string][]int32{}
 	p.eachBegun(func(of txn.Producer, started *started) {

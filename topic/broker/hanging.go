@@ -31,13 +31,14 @@ func (p *Partition) findHanging(ctx context.Context, known *producers) error {
 		ended[id] = lostEnd{revision: 1}
 	}
 	err := p.broker.transactions.Each(ctx, func(_ string, revision uint64, t txn.Transaction) {
-		of, epoch := known.byID[t.Producer.ID], t.Producer.Epoch
-		switch _, open := ended[t.Producer.ID]; {
+		ran := t.Ran()
+		of := known.byID[ran.ID]
+		switch _, open := ended[ran.ID]; {
 		case !open:
-		case t.Has(p.topic.name, p.number) && (t.State.Decided() || of.Epoch == epoch):
-			delete(ended, t.Producer.ID)
+		case t.Has(p.topic.name, p.number) && (t.State == txn.PrepareAbort || of.Epoch == ran.Epoch):
+			delete(ended, ran.ID)
 		default:
-			ended[t.Producer.ID] = lostEnd{t.State == txn.CompleteCommit && of.Epoch == epoch, revision}
+			ended[ran.ID] = lostEnd{t.State == txn.CompleteCommit && of.Epoch == ran.Epoch, revision}
 		}
 	})
 	for id, how := range ended {

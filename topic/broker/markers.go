@@ -48,6 +48,32 @@ func (p *Partition) checkLocked(b topic.Batch, has proof, now int64) (base int64
 	return base, repeated, err
 }
 
+// Joins reports whether a batch needs its partition to be added to its transaction first: it
+// would begin it there. With version 2 of transactions that has a new epoch, whose numbers
+// begin with 0: so a producer that the partition does not know has sent a batch before this one
+// if its number is another, and the error is an ErrOutOfOrderSequence. Other errors of
+// the batch are found when it is appended.
+func (t *Topic) Joins(partition int32, b topic.Batch) (bool, error) {
+	p, err := t.Partition(partition)
+	if err != nil || t.source != nil || t.Settings().Delays || !b.Transactional() {
+		return false, nil // the append says why
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.allowsLocked() != nil {
+		return false, nil
+	}
+	if _, repeated, err := p.producers.check(b); repeated || err != nil {
+		return false, nil
+	}
+	id, epoch, sequence := b.Producer()
+	known := p.producers.byID[id]
+	if known == nil && sequence != 0 {
+		return false, fmt.Errorf("%w: producer %d begins epoch %d with %d, want 0", topic.ErrOutOfOrderSequence, id, epoch, sequence)
+	}
+	return known == nil || known.Epoch != epoch || !p.producers.isOpen(id), nil
+}
+
 // checkTransaction returns an error if a batch does not fit the producer's transaction.
 func (p *producers) checkTransaction(b topic.Batch, revision uint64) error {
 	id, epoch, _ := b.Producer()

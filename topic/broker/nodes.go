@@ -13,6 +13,7 @@ import (
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
+	"github.com/sluice-project/sluice/topic/txn"
 )
 
 // Nodes in the metadata: one key for each, which the node writes when it starts. The
@@ -48,11 +49,27 @@ func (b *Broker) Nodes() []topic.Node {
 // sees half of them or fewer makes no decisions.
 func (b *Broker) Registered() int { return len(b.registry.all()) }
 
+// TransactionsVersion returns the latest version of transactions that all nodes of the cluster
+// know, dead or alive. Only that one may be used: a node of an earlier version would neither
+// add partitions to a transaction by itself, nor read its record.
+func (b *Broker) TransactionsVersion() int16 {
+	nodes := b.registry.all()
+	if len(nodes) == 0 { // this node has not registered yet
+		return 1
+	}
+	version := int16(txn.Version)
+	for _, n := range nodes {
+		version = min(version, max(n.Transactions, 1))
+	}
+	return version
+}
+
 // register writes this node into the metadata, and follows the registered nodes.
 func (b *Broker) register(ctx context.Context) error {
 	at := b.config.Advertise
 	err := b.changeNode(ctx, b.Node(), true, func(n *catalog.Node) {
 		n.ID, n.Host, n.Port, n.Listeners, n.HTTP, n.Rack = b.Node(), at.Host, at.Port, at.Listeners, at.HTTP, at.Rack
+		n.Transactions = txn.Version
 	})
 	if err != nil {
 		return fmt.Errorf("register node %d: %w", b.Node(), err)

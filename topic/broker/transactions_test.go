@@ -173,6 +173,10 @@ func (m *transactionsModel) transact(action, id string, of *aTransactor, value s
 	switch {
 	case action == "write":
 		if !of.open {
+			batch := ofTransaction(of.sender, value)
+			if joins, err := m.orders.Joins(0, batch); !joins || err != nil {
+				m.Fatalf("the first batch of a transaction joins it: %v, %v", joins, err)
+			}
 			if err := m.broker.Transactions().AddPartitions(m.Context(), id, p, map[string][]int32{"orders": {0}}); err != nil {
 				m.Fatal(err)
 			}
@@ -184,14 +188,31 @@ func (m *transactionsModel) transact(action, id string, of *aTransactor, value s
 		of.sequence++
 		of.pending = append(of.pending, value)
 	case of.open:
-		if err := m.broker.Transactions().End(m.Context(), id, p, action == "commit"); err != nil {
-			m.Fatal(err)
-		}
+		m.end(id, of, action == "commit")
 		for _, value := range of.pending {
 			m.committed[value] = action == "commit"
 		}
 		of.open, of.pending = false, nil
 	}
+}
+
+// end ends a transaction, with either version: after version 2 a late batch is fenced.
+func (m *transactionsModel) end(id string, of *aTransactor, commit bool) {
+	p := txn.Producer{ID: of.id, Epoch: of.epoch}
+	if of.sequence%2 == 0 {
+		if err := m.broker.Transactions().End(m.Context(), id, p, commit); err != nil {
+			m.Fatal(err)
+		}
+		return
+	}
+	next, err := m.broker.Transactions().EndAndBump(m.Context(), id, p, commit)
+	if err != nil {
+		m.Fatal(err)
+	}
+	if err := trySendOf(m.T, m.orders, id, ofTransaction(of.sender, "late")); !errors.Is(err, topic.ErrProducerFenced) {
+		m.Errorf("a batch after the end of its transaction: %v", err)
+	}
+	of.sender = sender{next.ID, next.Epoch, 0}
 }
 
 // check compares what consumers of committed records see with the model.
@@ -363,6 +384,66 @@ func TestATransactionThatNothingElseEndsIsEnded(t *testing.T) {
 		}
 		if got := committedOf(t, orders); len(got) > 0 {
 			t.Errorf("committed %q, want nothing", got)
+		}
+	})
+}
+
+// A marker of version 2 is lost with the end of the log, and the metadata has the transaction as complete: it ends as
+// that says. An earlier transaction of the producer does not.
+func TestALostEndOfVersion2IsWrittenAgain(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		record string
+		want   []string
+	}{
+		{"committed", `{"format":2,"state":"CompleteCommit","producer":{"id":%d,"epoch":1},"last_epoch":0,"ended":{"id":%d,"epoch":0},"changed_ms":%d}`, []string{"x"}},
+		{"committed, with the last epoch of its id", `{"format":2,"state":"CompleteCommit","producer":{"id":987654321,"epoch":0},"last_epoch":-1,"ended":{"id":%[2]d,"epoch":0},"changed_ms":%[3]d}`, []string{"x"}},
+		{"a later one was committed", `{"format":2,"state":"CompleteCommit","producer":{"id":%d,"epoch":2},"last_epoch":1,"ended":{"id":%d,"epoch":1},"changed_ms":%d}`, nil},
+		{"aborted", `{"format":2,"state":"CompleteAbort","producer":{"id":%d,"epoch":1},"last_epoch":0,"ended":{"id":%d,"epoch":0},"changed_ms":%d}`, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := storetest.NewMemory()
+				b := startBroker(t, store, topic.Config{})
+				orders := create(t, b, "orders", nil)
+				p, err := b.Transactions().Init(t.Context(), "id", 15*time.Minute, nil)
+				if err == nil {
+					err = b.Transactions().AddPartitions(t.Context(), "id", p, map[string][]int32{"orders": {0}})
+				}
+				if err == nil {
+					err = trySendOf(t, orders, "id", ofTransaction(sender{p.ID, p.Epoch, 0}, "x"))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				stopBroker(t, b)
+				item, err := store.Meta().Get(t.Context(), txn.Prefix+"id")
+				if err == nil {
+					_, err = store.Meta().Put(t.Context(), item.Key, fmt.Appendf(nil, c.record, p.ID, p.ID, now()), item.Revision)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				b = startBroker(t, store, topic.Config{})
+				orders, _ = b.Topic("orders")
+				time.Sleep(time.Minute)
+				if ends := orders.Partitions()[0].Ends(); ends.LastStable != 2 {
+					t.Errorf("ends %+v, want the record and its marker", ends)
+				}
+				if got := committedOf(t, orders); !slices.Equal(got, c.want) {
+					t.Errorf("committed %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A batch that is not the first of its epoch does not begin it: the one before is still on its way.
+func TestALaterBatchDoesNotJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orders := create(t, startBroker(t, storetest.NewMemory(), topic.Config{}), "orders", nil)
+		if joins, err := orders.Joins(0, ofTransaction(sender{7, 0, 1}, "x")); joins || !errors.Is(err, topic.ErrOutOfOrderSequence) {
+			t.Errorf("the second batch of an unknown producer joins: %v, %v", joins, err)
 		}
 	})
 }

@@ -22,6 +22,8 @@ type Node struct {
 	HTTP      string            `json:"http,omitempty"`
 	Rack      string            `json:"rack,omitempty"`
 	Draining  bool              `json:"draining,omitempty"`
+	// Transactions is the latest version of transactions that the node knows; 0 is version 1.
+	Transactions int16 `json:"transactions,omitempty"`
 }
 
 // NodeKey returns the key of a node.

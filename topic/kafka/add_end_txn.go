@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic/group"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
+	"github.com/sluice-project/sluice/topic/txn"
 )
 
 // AddPartitionsToTxn: versions 0 to 3.
@@ -73,7 +74,7 @@ func (s *Server) addOffsetsToTxn(c *call, r *kmsg.AddOffsetsToTxnRequest) answer
 	}
 }
 
-// EndTxn: versions 0 to 4.
+// EndTxn: versions 0 to 5.
 //
 // Commits or aborts the transaction of a producer. The answer comes when the outcome is durable, and
 // mostly once consumers see it: the server waits for that for a second. A repeated request has no
@@ -81,14 +82,25 @@ func (s *Server) addOffsetsToTxn(c *call, r *kmsg.AddOffsetsToTxnRequest) answer
 // INVALID_TXN_STATE.
 //
 //   - 2: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH.
-//   - 4: TRANSACTION_ABORTABLE, which does not occur. 5: would give the producer a new epoch.
+//   - 4: TRANSACTION_ABORTABLE, which does not occur.
+//   - 5: the producer goes on with the id and the epoch of the answer, so that its late batches are fenced;
+//     it may abort what has not begun. While the cluster has nodes that know version 1 of transactions
+//     only, they stay the same.
 func (s *Server) endTxn(c *call, r *kmsg.EndTxnRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		began := time.Now()
 		response := r.ResponseKind().(*kmsg.EndTxnResponse)
-		err := c.authorize(auth.Transaction, r.TransactionalID)
+		response.ProducerID, response.ProducerEpoch = -1, -1
+		of, err := producerOf(r.ProducerID, r.ProducerEpoch), c.authorize(auth.Transaction, r.TransactionalID)
+		switch {
+		case err != nil:
+		case r.Version >= 5 && s.broker.TransactionsVersion() >= txn.Version:
+			of, err = s.broker.Transactions().EndAndBump(ctx, r.TransactionalID, of, r.Commit)
+		default:
+			err = s.broker.Transactions().End(ctx, r.TransactionalID, of, r.Commit)
+		}
 		if err == nil {
-			err = s.broker.Transactions().End(ctx, r.TransactionalID, producerOf(r.ProducerID, r.ProducerEpoch), r.Commit)
+			response.ProducerID, response.ProducerEpoch = of.ID, of.Epoch
 		}
 		s.spans.Ended(began, c.client, r.TransactionalID, r.Commit, err)
 		response.ErrorCode = s.transactionCode(r.TransactionalID, err, r.Version >= 2)

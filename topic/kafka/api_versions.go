@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/txn"
 )
 
 // ApiVersions: versions 0 to 4.
@@ -15,7 +17,8 @@ import (
 // choose another.
 //
 //   - 3: the client's name and version; with characters other than letters, digits, "." and
-//     "-" they get INVALID_REQUEST.
+//     "-" they get INVALID_REQUEST. The feature transaction.version, which is in use once all nodes of the
+//     cluster support it.
 //   - Not supported: 5, with the cluster and node that the client expects.
 func (s *Server) apiVersions(c *call, r *kmsg.ApiVersionsRequest) answer {
 	if r.Version < 3 {
@@ -39,8 +42,32 @@ func (s *Server) announce(version, code int16) *kmsg.ApiVersionsResponse {
 		key.ApiKey, key.MinVersion, key.MaxVersion = kind.key, kind.min, kind.max
 		response.ApiKeys = append(response.ApiKeys, key)
 	}
+	s.announceFeatures(response)
 	slices.SortFunc(response.ApiKeys, func(a, b kmsg.ApiVersionsResponseApiKey) int { return cmp.Compare(a.ApiKey, b.ApiKey) })
 	return response
+}
+
+// transactionVersion is the feature by which clients learn which version of transactions to use.
+const transactionVersion = "transaction.version"
+
+// announceFeatures says which features the server supports, and which are in use: those that all nodes
+// of the cluster support. Clients take them from the answer with the highest epoch: 1 when all do.
+func (s *Server) announceFeatures(response *kmsg.ApiVersionsResponse) {
+	if response.Version < 3 {
+		return
+	}
+	supported := kmsg.ApiVersionsResponseSupportedFeature{Name: transactionVersion, MaxVersion: txn.Version}
+	if response.Version < 4 { // clients of Java refuse 0 there
+		supported.MinVersion = 1
+	}
+	response.SupportedFeatures = append(response.SupportedFeatures, supported)
+	if response.FinalizedFeaturesEpoch = 0; s.broker.TransactionsVersion() < txn.Version {
+		return
+	}
+	response.FinalizedFeaturesEpoch = 1
+	response.FinalizedFeatures = append(response.FinalizedFeatures, kmsg.ApiVersionsResponseFinalizedFeature{
+		Name: transactionVersion, MinVersionLevel: txn.Version, MaxVersionLevel: txn.Version,
+	})
 }
 
 // maxSoftware is the longest name or version of a client.

@@ -14,6 +14,7 @@ import (
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 	"github.com/sluice-project/sluice/topic/spans"
+	"github.com/sluice-project/sluice/topic/txn"
 )
 
 const (
@@ -29,6 +30,8 @@ const (
 	// perConverted is the memory that becomes of each byte of decompressed messages: batches, which
 	// may have few records each.
 	perConverted = 2
+	// joinsSince is the version from which on records add their partition to the transaction.
+	joinsSince = 12
 	// smallPart is the divisor of a request's size below which records are copied, so that they do
 	// not keep the request in memory.
 	smallPart = 8
@@ -49,6 +52,8 @@ const (
 //   - 2: the time of the append. 5: the first offset. 8: messages with errors.
 //   - 7: zstd.
 //   - 10: with NOT_LEADER_OR_FOLLOWER, the leader of the partition and its address.
+//   - 12: the first batch of a transaction in a partition adds that to the transaction, unless the cluster
+//     has nodes that know version 1 of transactions only.
 //   - 13: topic ids.
 func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 	p := &producing{call: c, request: r, response: r.ResponseKind().(*kmsg.ProduceResponse), began: time.Now()}
@@ -66,23 +71,39 @@ func (s *Server) produce(c *call, r *kmsg.ProduceRequest) answer {
 			t, refused = produceTo(c, r, asked)
 		}
 		for j := range asked.Partitions {
-			part, started := &asked.Partitions[j], &p.started[i][j]
+			number := asked.Partitions[j].Partition
 			answered.Partitions[j] = kmsg.NewProduceResponseTopicPartition()
-			answered.Partitions[j].Partition, answered.Partitions[j].BaseOffset = part.Partition, -1
-			started.topic, started.partition, started.err = t, part.Partition, refused
-			switch {
-			case refused != nil:
-			case t.Settings().Delays:
-				started.begin = func(ctx context.Context) (*broker.Appending, error) { return s.appendTo(ctx, c, t, r, part) }
-			default:
-				started.appending, started.err = s.appendTo(c.session.ctx, c, t, r, part)
-			}
+			answered.Partitions[j].Partition, answered.Partitions[j].BaseOffset = number, -1
+			p.started[i][j] = started{topic: t, partition: number, err: refused}
 		}
 	}
+	if r.Version >= joinsSince && r.TransactionID != nil && s.broker.TransactionsVersion() >= txn.Version {
+		p.join(s)
+	}
+	p.start(s)
 	if r.Acks == 0 {
 		return func(ctx context.Context) kmsg.Response { return p.unanswered(ctx, s, c) }
 	}
 	return func(ctx context.Context) kmsg.Response { return p.answer(ctx, s) }
+}
+
+// start starts to append what is not refused.
+func (p *producing) start(s *Server) {
+	c, r := p.call, p.request
+	for i := range r.Topics {
+		for j := range r.Topics[i].Partitions {
+			part, started := &r.Topics[i].Partitions[j], &p.started[i][j]
+			switch {
+			case started.err != nil:
+			case started.topic.Settings().Delays:
+				started.begin = func(ctx context.Context) (*broker.Appending, error) {
+					return s.appendTo(ctx, c, started.topic, r, part)
+				}
+			default:
+				started.appending, started.err = s.appendTo(c.session.ctx, c, started.topic, r, part)
+			}
+		}
+	}
 }
 
 // producing is a Produce request in flight.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestApiVersionsAnnouncesTheTable(t *testing.T) {
-	s := start(t, nil, Options{})
+	s, _ := serve(t, topic.Config{})
 	for _, version := range []int16{0, 1, 2, 3, 4, 77} {
 		r := apiVersionsRequest()
 		p := dial(t, s)

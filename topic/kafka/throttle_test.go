@@ -82,7 +82,7 @@ func TestRequestsBeyondAQuotaMuteTheirConnection(t *testing.T) {
 				}
 				began = time.Now()
 			}
-			ask[*kmsg.ApiVersionsResponse](p, 3, apiVersionsRequest())
+			ask[*kmsg.ApiVersionsResponse](p, 2, apiVersionsRequest())
 		}
 		if spent := m.takeSpent(); len(spent) != 6 || spent[0] < 20 || spent[1] != 0 {
 			t.Errorf("spent %d, want the bytes of the Produce requests and none of the Fetch requests", spent)

@@ -14,7 +14,7 @@ import (
 	"github.com/sluice-project/sluice/topic/txn"
 )
 
-// TxnOffsetCommit: versions 0 to 4.
+// TxnOffsetCommit: versions 0 to 5.
 //
 // Adds offsets of a group to the transaction of a producer; they are committed with it. The group must
 // have been added with AddOffsetsToTxn. The answer comes when they are durable. An unknown partition
@@ -22,7 +22,9 @@ import (
 //
 //   - 2: the leader epoch of the last record read.
 //   - 3: the member and its generation: a member of an old generation changes nothing.
-//   - 4: TRANSACTION_ABORTABLE, which does not occur. 5: would add the group by itself.
+//   - 4: TRANSACTION_ABORTABLE, which does not occur.
+//   - 5: the group need not have been added, unless the cluster has nodes that know version 1 of
+//     transactions only.
 func (s *Server) txnOffsetCommit(c *call, r *kmsg.TxnOffsetCommitRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
@@ -90,13 +92,14 @@ func (s *Server) addOffsets(ctx context.Context, r *kmsg.TxnOffsetCommitRequest,
 	if r.Version < 3 {
 		member.Generation = -1
 	}
+	begins := r.Version >= 5 && s.broker.TransactionsVersion() >= txn.Version
 	var err error
 	for range catalog.StoreAttempts {
 		guard, refused := s.broker.Groups().MayCommit(member)
 		if refused != nil {
 			return 0, refused
 		}
-		err = s.broker.Transactions().AddOffsets(ctx, r.TransactionalID, producerOf(r.ProducerID, r.ProducerEpoch), r.Group, offsets, guard)
+		err = s.broker.Transactions().AddOffsets(ctx, r.TransactionalID, producerOf(r.ProducerID, r.ProducerEpoch), r.Group, offsets, begins, guard)
 		if !errors.Is(err, topic.ErrConflict) {
 			break
 		}

@@ -185,11 +185,11 @@ func (c *Coordinator) AddGroup(ctx context.Context, id string, p Producer, group
 	return err
 }
 
-// AddOffsets adds offsets of a group that was added. They are committed with the
-// transaction. The guard is of the group's generation: if it does not hold, the error is an
+// AddOffsets adds offsets of a group that was added; with begins it adds the group too. They
+// are committed with the transaction. The guard is of the group's generation: if it does not hold, the error is an
 // ErrUnavailable, and an ErrConflict. Other errors: as AddPartitions, ErrTransactionState.
-func (c *Coordinator) AddOffsets(ctx context.Context, id string, p Producer, group string, offsets Offsets, guard topic.Guard) error {
-	_, _, err := c.change(ctx, id, func(t *Transaction) error { return t.addOffsets(p, group, offsets) }, guard)
+func (c *Coordinator) AddOffsets(ctx context.Context, id string, p Producer, group string, offsets Offsets, begins bool, guard topic.Guard) error {
+	_, _, err := c.change(ctx, id, func(t *Transaction) error { return t.addOffsets(p, group, offsets, begins, time.Now()) }, guard)
 	return err
 }
 
@@ -202,6 +202,27 @@ func (c *Coordinator) End(ctx context.Context, id string, p Producer, commit boo
 		c.awaitEnd(ctx, id, t, revision)
 	}
 	return err
+}
+
+// EndAndBump is End of version 2: it returns the producer that the client goes on as, with a
+// higher epoch or another id. An abort may end what has not begun. It is idempotent for the
+// producer that has ended the transaction. Errors: as End, ErrConcurrent also if the producer
+// id has no further epochs and the transaction has not ended everywhere within a second.
+func (c *Coordinator) EndAndBump(ctx context.Context, id string, p Producer, commit bool) (Producer, error) {
+	fresh := func() (int64, error) { return c.parts.NewProducerID(ctx) }
+	for begun := time.Now(); ; {
+		t, revision, err := c.change(ctx, id, func(t *Transaction) error { return t.endAndBump(p, commit, fresh) })
+		if err != nil {
+			return Producer{}, err
+		}
+		ended := !t.State.Decided() || c.awaitEnd(ctx, id, t, revision)
+		if !t.exhausted() {
+			return t.Producer, nil
+		}
+		if !ended || time.Since(begun) >= endWait {
+			return Producer{}, ErrConcurrent
+		}
+	}
 }
 
 // Ongoing returns the revision of a transaction's record if the transaction is ongoing and

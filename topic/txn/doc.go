@@ -20,6 +20,9 @@
 //	  └───────────────────┼────────────────────────────────────────┴─────────┘
 //	                      └ timeout, InitProducerId: PrepareAbort with epoch + 1
 //
+// With EndTxn of version 2 (KIP-890) the change to a Prepare state also raises the epoch, and
+// an abort of what has not begun goes to CompleteAbort, with epoch + 1.
+//
 // # Guarantees
 //
 //   - The change to a Prepare state decides the outcome. After it, whatever node or process

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -164,6 +165,20 @@ func (w *world) visible(partition int32) (values []int, settled bool) {
 	return values, len(open) == 0
 }
 
+// checkEpochs checks that nothing of an earlier epoch follows.
+func (w *world) checkEpochs(t *testing.T, partition int32) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := map[int64]int16{}
+	for _, r := range w.records[partition] {
+		if r.producer.Epoch < last[r.producer.ID] {
+			t.Errorf("%v writes after epoch %d", r.producer, last[r.producer.ID])
+		}
+		last[r.producer.ID] = r.producer.Epoch
+	}
+}
+
 // Each input appears in both partitions once, or not at all, exactly when the group's offset is after it: a program that
 // copies input transactionally is killed at any step, as are coordinators, and writes fail.
 func TestEachInputCountsOnceOverCrashes(t *testing.T) {
@@ -182,12 +197,18 @@ func TestEachInputCountsOnceOverCrashes(t *testing.T) {
 				c.Start()
 			}
 			restart()
+			if seed%2 == 1 { // the epochs of the id end soon
+				record := fmt.Sprintf(`{"format":1,"state":"Empty","producer":{"id":1000,"epoch":%d},"last_epoch":-1,"changed_ms":%d}`, math.MaxInt16-1-random.IntN(8), time.Now().UnixMilli())
+				if _, err := w.Meta.Put(t.Context(), txn.Prefix+"copier", []byte(record), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
 			const inputs = 5
 			for attempt := 0; w.offset("copiers") < inputs; attempt++ {
 				if attempt == 100 {
 					w.bad.Store(0)
 				}
-				copyInputs(t.Context(), random, w, c, inputs)
+				copyInputs(t, random, w, c, inputs)
 				if random.IntN(2) == 0 {
 					restart()
 				}
@@ -195,6 +216,7 @@ func TestEachInputCountsOnceOverCrashes(t *testing.T) {
 			w.bad.Store(0)
 			time.Sleep(2 * time.Minute) // open transactions time out
 			for partition := range int32(2) {
+				w.checkEpochs(t, partition)
 				values, settled := w.visible(partition)
 				if !settled || fmt.Sprint(values) != "[0 1 2 3 4]" {
 					t.Errorf("seed %d: partition %d shows %v, settled: %v; want each input once", seed, partition, values, settled)
@@ -206,18 +228,26 @@ func TestEachInputCountsOnceOverCrashes(t *testing.T) {
 }
 
 // copyInputs copies inputs to two partitions, each in a transaction, from the group's offset on, until
-// something fails or the program is killed.
-func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordinator, inputs int64) {
+// something fails or the program is killed. Some programs use version 2 of transactions.
+func copyInputs(t *testing.T, random *rand.Rand, w *world, c *txn.Coordinator, inputs int64) {
+	ctx := t.Context()
 	p, err := c.Init(ctx, "copier", time.Minute, nil)
 	if err != nil {
 		return
 	}
+	second := random.IntN(2) == 0
+	killed := func() bool { return random.IntN(20) == 0 }
 	for at := w.offset("copiers"); at < inputs; at++ {
-		killed := func() bool { return random.IntN(20) == 0 }
-		if c.AddPartitions(ctx, "copier", p, map[string][]int32{"out": {0, 1}}) != nil || killed() {
+		if second && random.IntN(5) == 0 && !endAndBump(t, c, &p, false) { // nothing has begun
+			return
+		}
+		if !second && c.AddPartitions(ctx, "copier", p, map[string][]int32{"out": {0, 1}}) != nil || killed() {
 			return
 		}
 		for partition := range int32(2) {
+			if second && c.AddPartitions(ctx, "copier", p, map[string][]int32{"out": {partition}}) != nil {
+				return
+			}
 			if _, err := c.Ongoing(ctx, "copier", p, "out", partition); err != nil {
 				return
 			}
@@ -229,11 +259,12 @@ func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordin
 			}
 		}
 		offsets := txn.Offsets{"in": {0: {Offset: at + 1}}}
-		if c.AddGroup(ctx, "copier", p, "copiers") != nil || c.AddOffsets(ctx, "copier", p, "copiers", offsets, topic.Guard{Key: "groups/copiers"}) != nil ||
-			killed() {
+		if !second && c.AddGroup(ctx, "copier", p, "copiers") != nil ||
+			c.AddOffsets(ctx, "copier", p, "copiers", offsets, second, topic.Guard{Key: "groups/copiers"}) != nil || killed() {
 			return
 		}
-		if c.End(ctx, "copier", p, true) != nil || killed() {
+		ended := second && endAndBump(t, c, &p, true) || !second && c.End(ctx, "copier", p, true) == nil
+		if !ended || killed() {
 			return
 		}
 		// A program that goes on has seen its commit; the next transaction waits for it.
@@ -249,15 +280,40 @@ func copyInputs(ctx context.Context, random *rand.Rand, w *world, c *txn.Coordin
 	}
 }
 
+// endAndBump ends a transaction of version 2, and reports whether that was answered. A repeated end has the same answer,
+// the other outcome is refused, and the producer that has ended it can do nothing more.
+func endAndBump(t *testing.T, c *txn.Coordinator, p *txn.Producer, commit bool) bool {
+	t.Helper()
+	former := *p
+	next, err := c.EndAndBump(t.Context(), "copier", former, commit)
+	if err != nil {
+		return false
+	}
+	if next.ID == former.ID && next.Epoch != former.Epoch+1 || next.ID != former.ID && (next.Epoch != 0 || former.Epoch != math.MaxInt16-1) || next.Epoch == math.MaxInt16 {
+		t.Errorf("after %v comes %v", former, next)
+	}
+	if again, err := c.EndAndBump(t.Context(), "copier", former, commit); again != next && !errors.Is(err, txn.ErrUnavailable) {
+		t.Errorf("ended again: %v, %v, want %v", again, err, next)
+	}
+	if _, err := c.EndAndBump(t.Context(), "copier", former, !commit); err == nil {
+		t.Errorf("the transaction of %v was ended with both outcomes", former)
+	}
+	if err := c.AddPartitions(t.Context(), "copier", former, map[string][]int32{"out": {0}}); err == nil {
+		t.Errorf("%v begins a transaction after its end", former)
+	}
+	*p = next
+	return true
+}
+
 // A transaction of a newer version is refused, with what to do.
 func TestNewerTransactionIsRefused(t *testing.T) {
 	meta := storetest.NewMemory().Meta()
-	if _, err := meta.Put(t.Context(), txn.Prefix+"one", []byte(`{"format":2}`), 0); err != nil {
+	if _, err := meta.Put(t.Context(), txn.Prefix+"one", []byte(`{"format":3}`), 0); err != nil {
 		t.Fatal(err)
 	}
 	coordinator := txn.New(meta, nil, slog.New(slog.DiscardHandler))
 	err := coordinator.Each(t.Context(), func(string, uint64, txn.Transaction) { t.Error("it is read") })
 	if err == nil || !strings.Contains(err.Error(), "upgrade this node") {
-		t.Errorf("a transaction of format 2: %v", err)
+		t.Errorf("a transaction of format 3: %v", err)
 	}
 }

@@ -53,8 +53,12 @@ var (
 const (
 	// Prefix begins the keys of transactions in the metadata.
 	Prefix = "transactions/"
-	// format is the version of the stored records.
-	format = 1
+	// format is the version of the stored records, and formatEnded of those with Ended.
+	format      = 1
+	formatEnded = 2
+	// Version is the latest version of transactions that this package knows: KIP-890's second
+	// one, in which ends raise the epoch.
+	Version = 2
 	// MaxTimeout is the longest timeout of a transaction.
 	MaxTimeout = 15 * time.Minute
 	// maxID bounds the length of a transactional id in bytes: it is part of a key.
@@ -81,6 +85,9 @@ type Transaction struct {
 	// none.
 	LastEpoch int16 `json:"last_epoch"`
 	TimeoutMS int64 `json:"timeout_ms"`
+	// Ended is the producer whose EndTxn of version 2 has ended the last transaction, or one
+	// without any change: Producer is what it goes on as. Nil: there was none.
+	Ended *Producer `json:"ended,omitempty"`
 	// BegunMS is when the transaction began, 0 if none is ongoing; ChangedMS when the
 	// record was written.
 	BegunMS   int64 `json:"begun_ms,omitempty"`
@@ -114,14 +121,16 @@ func decode(item topic.Item) (t Transaction, err error) {
 	if err := json.Unmarshal(item.Value, &t); err != nil {
 		return t, fmt.Errorf("metadata %q: %w", item.Key, err)
 	}
-	if t.Format != format {
-		return t, fmt.Errorf("metadata %q: format %d; this version reads %d: upgrade this node", item.Key, t.Format, format)
+	if t.Format < format || t.Format > formatEnded {
+		return t, fmt.Errorf("metadata %q: format %d; this version reads %d and %d: upgrade this node", item.Key, t.Format, format, formatEnded)
 	}
 	return t, nil
 }
 
 func (t *Transaction) encode() ([]byte, error) {
-	t.Format = format
+	if t.Format = format; t.Ended != nil {
+		t.Format = formatEnded
+	}
 	value, err := json.Marshal(t)
 	if err == nil && len(value) > maxBytes {
 		err = fmt.Errorf("%w: the transaction changes so much that its record has %d bytes, want at most %d", ErrFull, len(value), maxBytes)
@@ -137,18 +146,27 @@ func (t *Transaction) Has(name string, partition int32) bool {
 	return slices.Contains(t.Partitions[name], partition)
 }
 
+// Ran returns the producer of the present transaction, or of the last one.
+func (t *Transaction) Ran() Producer {
+	if t.Ended != nil {
+		return *t.Ended
+	}
+	return t.Producer
+}
+
 // The transitions change a transaction, or return why they may not.
 
 // initialize gives a transactional id to a producer. Expected is the producer that the client
 // had, nil for a new one. A fresh producer id is used if the present one has no epochs left.
 // Ended is false if a transaction must end first; then the transition has begun to abort it.
 func (t *Transaction) initialize(now time.Time, timeout time.Duration, expected *Producer, fresh func() (int64, error)) (ended bool, err error) {
+	repeated := expected != nil && t.precedes(*expected)
 	switch {
 	case t.State == "" && expected != nil:
 		return false, ErrUnknownProducer
-	case expected != nil && expected.ID != t.Producer.ID:
+	case expected != nil && expected.ID != t.Producer.ID && !repeated:
 		return false, fmt.Errorf("%w: %d, it is %d", ErrUnknownProducer, expected.ID, t.Producer.ID)
-	case expected != nil && expected.Epoch != t.Producer.Epoch && (expected.Epoch != t.LastEpoch || t.State == Ongoing):
+	case expected != nil && *expected != t.Producer && (!repeated || t.State == Ongoing):
 		return false, fmt.Errorf("%w: epoch %d, it is %d", ErrFenced, expected.Epoch, t.Producer.Epoch)
 	case t.State.Decided():
 		return false, nil
@@ -156,14 +174,16 @@ func (t *Transaction) initialize(now time.Time, timeout time.Duration, expected 
 		t.fence(expected != nil)
 		return false, nil
 	}
-	repeated := expected != nil && expected.Epoch == t.LastEpoch
+	if !repeated {
+		t.Ended = nil
+	}
 	switch {
 	case t.State == "" || t.Producer.Epoch >= math.MaxInt16-1:
 		id, err := fresh()
 		if err != nil {
 			return false, err
 		}
-		t.Producer, t.LastEpoch = Producer{ID: id}, noEpoch
+		t.Producer, t.LastEpoch, t.Ended = Producer{ID: id}, noEpoch, nil
 	case !repeated:
 		t.LastEpoch = noEpoch
 		if expected != nil {
@@ -173,6 +193,11 @@ func (t *Transaction) initialize(now time.Time, timeout time.Duration, expected 
 	}
 	t.State, t.TimeoutMS, t.ChangedMS = Empty, timeout.Milliseconds(), now.UnixMilli()
 	return true, nil
+}
+
+// precedes reports whether a producer may ask for the present one: it is the one before.
+func (t *Transaction) precedes(p Producer) bool {
+	return t.Ended != nil && p == *t.Ended || t.LastEpoch != noEpoch && p == Producer{t.Producer.ID, t.LastEpoch}
 }
 
 // fence aborts an ongoing transaction with a higher epoch, so that the producer can
@@ -205,8 +230,8 @@ func (t *Transaction) begin(p Producer, now time.Time) error {
 	if t.State.Decided() {
 		return ErrConcurrent
 	}
-	if t.State != Ongoing {
-		t.State, t.BegunMS = Ongoing, now.UnixMilli()
+	if t.State != Ongoing { // the producer knows its epoch: it need not ask for it any more
+		t.State, t.BegunMS, t.LastEpoch, t.Ended = Ongoing, now.UnixMilli(), noEpoch, nil
 		t.Partitions, t.Offsets = map[string][]int32{}, map[string]Offsets{}
 	}
 	return nil
@@ -242,8 +267,13 @@ func (t *Transaction) addGroup(p Producer, group string, now time.Time) error {
 	return nil
 }
 
-// addOffsets adds offsets of a group that was added.
-func (t *Transaction) addOffsets(p Producer, group string, offsets Offsets) error {
+// addOffsets adds offsets of a group that was added; with begins it adds the group too.
+func (t *Transaction) addOffsets(p Producer, group string, offsets Offsets, begins bool, now time.Time) error {
+	if begins {
+		if err := t.addGroup(p, group, now); err != nil {
+			return err
+		}
+	}
 	if err := t.check(p); err != nil {
 		return err
 	}
@@ -265,15 +295,20 @@ func (o Offsets) add(others Offsets) {
 	}
 }
 
+// outcome returns the states of a commit, or of an abort.
+func outcome(commit bool) (prepare, complete State) {
+	if commit {
+		return PrepareCommit, CompleteCommit
+	}
+	return PrepareAbort, CompleteAbort
+}
+
 // end decides the outcome. It is idempotent.
 func (t *Transaction) end(p Producer, commit bool) error {
 	if err := t.check(p); err != nil {
 		return err
 	}
-	prepare, complete := PrepareAbort, CompleteAbort
-	if commit {
-		prepare, complete = PrepareCommit, CompleteCommit
-	}
+	prepare, complete := outcome(commit)
 	switch t.State {
 	case Ongoing:
 		t.State = prepare
@@ -283,6 +318,50 @@ func (t *Transaction) end(p Producer, commit bool) error {
 	}
 	return nil
 }
+
+// endAndBump is end of version 2: the producer goes on with a higher epoch, so that its late
+// batches are fenced. It may abort although nothing has begun. It is idempotent for the
+// producer that has ended the transaction, or whose transaction was aborted because it took
+// too long. A producer id without further epochs is replaced by a fresh one once the
+// transaction has ended everywhere: until then Producer is exhausted.
+func (t *Transaction) endAndBump(p Producer, commit bool, fresh func() (int64, error)) error {
+	prepare, complete := outcome(commit)
+	if err := t.check(p); err != nil {
+		repeated := t.Ended != nil && p == *t.Ended || !commit && t.precedes(p)
+		if repeated && (t.State == prepare || t.State == complete) {
+			return t.renew(p, fresh)
+		}
+		return err
+	}
+	switch {
+	case t.State.Decided():
+		return ErrConcurrent
+	case t.State == Ongoing:
+		t.State = prepare
+	case !commit:
+		t.State = complete
+	default:
+		return fmt.Errorf("%w: the state of the transaction is %s", topic.ErrTransactionState, t.State)
+	}
+	t.Ended, t.LastEpoch = &p, p.Epoch
+	t.Producer.Epoch++
+	return t.renew(p, fresh)
+}
+
+// renew replaces an exhausted producer id, unless its last transaction is still being ended.
+func (t *Transaction) renew(ended Producer, fresh func() (int64, error)) error {
+	if !t.exhausted() || t.State.Decided() {
+		return nil
+	}
+	id, err := fresh()
+	if err == nil {
+		t.Producer, t.Ended, t.LastEpoch = Producer{ID: id}, &ended, noEpoch
+	}
+	return err
+}
+
+// exhausted reports whether the producer has an epoch that markers may have and clients may not.
+func (t *Transaction) exhausted() bool { return t.Producer.Epoch == math.MaxInt16 }
 
 // expired reports whether an ongoing transaction has taken too long.
 func (t *Transaction) expired(now time.Time) bool {

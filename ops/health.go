@@ -85,8 +85,12 @@ type readyAnswer struct {
 
 // serveReady answers 200 if every check passes, otherwise 503.
 func (s *Server) serveReady(w http.ResponseWriter, request *http.Request) {
-	failing := s.Failing(request.Context())
-	answer, err := json.Marshal(readyAnswer{Ready: len(failing) == 0, NotReady: failing, Warnings: s.Warnings(request.Context())})
+	var failing, warnings map[string]string
+	var both sync.WaitGroup
+	both.Go(func() { failing = s.Failing(request.Context()) })
+	both.Go(func() { warnings = s.Warnings(request.Context()) })
+	both.Wait()
+	answer, err := json.Marshal(readyAnswer{Ready: len(failing) == 0, NotReady: failing, Warnings: warnings})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

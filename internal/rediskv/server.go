@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"slices"
 	"strconv"
@@ -58,8 +57,31 @@ func ParseURL(text string) (rueidis.ClientOption, error) {
 	return options, nil
 }
 
-// check refuses servers that cannot keep state, and warns of servers that may lose it.
+// Examine returns what an operator should change at the servers, as far as they answer: what they may lose, and what keeps them from
+// taking writes. Nil: nothing.
+func (db *DB) Examine(ctx context.Context) (found error) {
+	_ = db.eachInfo(ctx, func(address string, info map[string]string) error {
+		found = errors.Join(found, refuse(address, info), doubt(address, info))
+		return nil
+	})
+	return found
+}
+
+// check refuses servers that cannot keep state, and warns of those that an operator should look at.
 func (db *DB) check(ctx context.Context) error {
+	return db.eachInfo(ctx, func(address string, info map[string]string) error {
+		if err := refuse(address, info); err != nil {
+			return err
+		}
+		if err := doubt(address, info); err != nil {
+			db.logger.Warn(err.Error())
+		}
+		return nil
+	})
+}
+
+// eachInfo calls f with what each node says of itself.
+func (db *DB) eachInfo(ctx context.Context, f func(address string, info map[string]string) error) error {
 	for address, node := range db.Nodes() {
 		info, err := Call(ctx, db, func(ctx context.Context) (string, error) {
 			return node.Do(ctx, node.B().Info().Section("server", "memory", "persistence", "replication").Build()).ToString()
@@ -67,14 +89,15 @@ func (db *DB) check(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("redis at %s: %w", address, err)
 		}
-		if err := db.checkNode(address, parseInfo(info)); err != nil {
+		if err := f(address, parseInfo(info)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (db *DB) checkNode(address string, info map[string]string) error {
+// refuse returns why a server cannot keep state; nil if it can.
+func refuse(address string, info map[string]string) error {
 	version := info["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err != nil || n < 7 {
@@ -84,11 +107,23 @@ func (db *DB) checkNode(address string, info map[string]string) error {
 		return fmt.Errorf("redis at %s has maxmemory-policy %q: it would evict visitors and jobs that wait: "+
 			"set it to noeviction (CONFIG SET maxmemory-policy noeviction, and in its configuration file)", address, policy)
 	}
-	if info["role"] == "master" && info["aof_enabled"] != "1" {
-		db.logger.Warn("this Redis has no append-only file: when it stops, all changes since its last snapshot are lost; set appendonly yes",
-			slog.String("address", address))
-	}
 	return nil
+}
+
+// doubt returns what a server may lose, or will soon not take; nil if it is as it should be.
+func doubt(address string, info map[string]string) (found error) {
+	add := func(why string) { found = errors.Join(found, fmt.Errorf("redis at %s %s", address, why)) }
+	if info["role"] == "master" && info["aof_enabled"] != "1" {
+		add("has no append-only file: when it stops, all changes since its last snapshot are lost; set appendonly yes")
+	}
+	if status := info["aof_last_write_status"]; status != "" && status != "ok" {
+		add("could not write its append-only file: its disk is full or fails, and it refuses writes")
+	}
+	used, _ := strconv.ParseInt(info["used_memory"], 10, 64)
+	if most, _ := strconv.ParseInt(info["maxmemory"], 10, 64); most > 0 && used > most/10*9 {
+		add(fmt.Sprintf("uses %d of %d bytes of its maxmemory: beyond it writes are refused; raise it, or remove what is not needed", used, most))
+	}
+	return found
 }
 
 // parseInfo reads the answer of INFO: lines of name:value, and headings.

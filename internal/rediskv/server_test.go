@@ -1,7 +1,6 @@
 package rediskv
 
 import (
-	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
@@ -18,8 +17,8 @@ func TestWhichServersAreRefused(t *testing.T) {
 	tests := []struct {
 		name   string
 		change map[string]string
-		says   string // of the error; "": none
-		warns  bool
+		says   string // why it is refused; "": it is not
+		doubts string // what an operator should look at; "": nothing
 	}{
 		{name: "Redis 7"},
 		{name: "Redis 8", change: map[string]string{"redis_version": "8.2.0"}},
@@ -28,19 +27,23 @@ func TestWhichServersAreRefused(t *testing.T) {
 		{name: "Redis 6", change: map[string]string{"redis_version": "6.2.14"}, says: "Redis 7, or Valkey, is needed"},
 		{name: "something else", change: map[string]string{"redis_version": ""}, says: "Redis 7, or Valkey, is needed"},
 		{name: "eviction", change: map[string]string{"maxmemory_policy": "volatile-ttl"}, says: "set it to noeviction"},
-		{name: "no file", change: map[string]string{"aof_enabled": "0"}, warns: true},
+		{name: "no file", change: map[string]string{"aof_enabled": "0"}, doubts: "set appendonly yes"},
+		{name: "a full disk", change: map[string]string{"aof_last_write_status": "err"}, doubts: "could not write its append-only file"},
+		{name: "little memory", change: map[string]string{"used_memory": "950", "maxmemory": "1000"}, doubts: "uses 950 of 1000 bytes"},
+		{name: "enough memory", change: map[string]string{"used_memory": "850", "maxmemory": "1000", "aof_last_write_status": "ok"}},
+		{name: "no bound of memory", change: map[string]string{"used_memory": "950", "maxmemory": "0"}},
 		{name: "a replica without a file", change: map[string]string{"aof_enabled": "0", "role": "slave"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			var log strings.Builder
-			s := &DB{logger: slog.New(slog.NewTextHandler(&log, nil))}
-			err := s.checkNode("host:1", fit(test.change))
-			if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
-				t.Errorf("error is %v, want %q", err, test.says)
-			}
-			if warned := log.Len() > 0; warned != test.warns {
-				t.Errorf("the log is %q; want a warning: %v", log.String(), test.warns)
+			info := fit(test.change)
+			for _, of := range []struct {
+				want string
+				err  error
+			}{{test.says, refuse("host:1", info)}, {test.doubts, doubt("host:1", info)}} {
+				if of.want == "" && of.err != nil || of.want != "" && (of.err == nil || !strings.Contains(of.err.Error(), of.want)) {
+					t.Errorf("error is %v, want %q", of.err, of.want)
+				}
 			}
 		})
 	}

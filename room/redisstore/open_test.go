@@ -62,9 +62,12 @@ func TestOpenWarnsOfAServerThatForgets(t *testing.T) {
 	for persist, want := range map[redistest.Persist]bool{redistest.Nothing: true, redistest.Always: false, redistest.EverySecond: false} {
 		var log bytes.Buffer
 		server := redistest.Start(t, redistest.Options{Persist: persist})
-		open(t, redisstore.Options{URL: server.URL(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		store := open(t, redisstore.Options{URL: server.URL(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if got := strings.Contains(log.String(), "appendonly"); got != want {
 			t.Errorf("persist %q: the log is %q; a warning: %v, want %v", persist, log.String(), got, want)
+		}
+		if err := store.Examine(t.Context()); err != nil != want {
+			t.Errorf("persist %q: what an operator should change is %v; something: %v", persist, err, want)
 		}
 	}
 }

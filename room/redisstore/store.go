@@ -85,6 +85,9 @@ func (s *Store) Close() error {
 	return nil
 }
 
+// Examine returns what an operator should change at the servers; nil: nothing.
+func (s *Store) Examine(ctx context.Context) error { return s.db.Examine(ctx) }
+
 // Now implements room.Store.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	parts, err := ask(ctx, s, s.db.B().Time().Build(), rueidis.RedisResult.AsIntSlice)

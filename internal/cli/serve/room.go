@@ -76,6 +76,9 @@ func openRooms(ctx context.Context, settings *config.Config, server *ops.Server,
 		}
 		return e.Err()
 	})
+	if examined, ok := store.(interface{ Examine(context.Context) error }); ok { // all parts have the same Redis
+		server.Warn("redis", examined.Examine)
+	}
 	opened := &rooms{engine: e, hub: hub}
 	opened.part = part{
 		services: []lifecycle.Service{e, hub, newRoomsOfFile(e, settings.Room.Rooms)},

@@ -90,6 +90,28 @@ func (c *Certificate) GetClient(*tls.CertificateRequestInfo) (*tls.Certificate, 
 	return c.newest(), nil
 }
 
+// notice is how long before its end a certificate is complained of; one that lives for less than 140 days is in the last tenth of its life.
+const notice = 14 * 24 * time.Hour
+
+// Expiring returns an error if the certificate of a server ends within 14 days, or a tenth of its life if that is less: whoever renews it has
+// not done so. The certificate is that of tls.Config.GetCertificate, as ServerTLS and [Certificate.Get] have it.
+func Expiring(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) error {
+	shown, err := get(nil)
+	if err != nil {
+		return err
+	}
+	leaf := shown.Leaf
+	left := time.Until(leaf.NotAfter)
+	if left > min(notice, leaf.NotAfter.Sub(leaf.NotBefore)/10) {
+		return nil
+	}
+	ends := "ends"
+	if left < 0 {
+		ends = "ended"
+	}
+	return fmt.Errorf("the certificate %q %s at %s: replace its files, which are read again", leaf.Subject.CommonName, ends, leaf.NotAfter.UTC().Format(time.DateTime+" UTC"))
+}
+
 // Authorities reads the certificates of a file, in PEM.
 func Authorities(path string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(path)

@@ -158,3 +158,23 @@ func TestNoCertificate(t *testing.T) {
 		t.Error("a missing file is no error")
 	}
 }
+
+// A certificate is complained of in the last tenth of its life, of a long one in the last 14 days.
+func TestExpiring(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for _, test := range []struct {
+		life, left time.Duration
+		says       string // "": nothing
+	}{
+		{90 * day, 10 * day, ""}, {90 * day, 8 * day, `"shop" ends at 20`}, {365 * day, 15 * day, ""}, {365 * day, 13 * day, "ends at"}, {day, 3 * time.Hour, ""},
+		{day, 2 * time.Hour, "ends at"}, {day, -time.Hour, "ended at"},
+	} {
+		end := time.Now().Add(test.left)
+		leaf := &x509.Certificate{Subject: pkix.Name{CommonName: "shop"}, NotBefore: end.Add(-test.life), NotAfter: end}
+		err := Expiring(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &tls.Certificate{Leaf: leaf}, nil })
+		if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%v of %v are left: error is %v, want %q", test.left, test.life, err, test.says)
+		}
+	}
+}

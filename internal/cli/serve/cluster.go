@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/internal/renew"
+	"github.com/sluice-project/sluice/ops"
 	"github.com/sluice-project/sluice/topic/broker"
 	"github.com/sluice-project/sluice/topic/natsstore"
 )
@@ -34,14 +35,19 @@ func clusterOptions(settings *config.Config) (*natsstore.ClusterOptions, error) 
 }
 
 // eventsTLS returns the configuration of connections to the first Kafka listeners of other nodes, nil without
-// TLS there: this node shows the certificate that it has among nodes, and trusts their authority.
-func eventsTLS(settings *config.Config, log *slog.Logger) (*tls.Config, error) {
-	if !settings.Listeners()[0].TLS {
+// TLS there: this node shows the certificate that it has among nodes, of whose end the server warns, and trusts their authority.
+func eventsTLS(settings *config.Config, server *ops.Server, log *slog.Logger) (*tls.Config, error) {
+	toTLS := settings.Listeners()[0].TLS
+	if settings.Cluster.CertFile == "" && !toTLS {
 		return nil, nil
 	}
 	certificate, err := renew.LoadCertificate(settings.Cluster.CertFile, settings.Cluster.KeyFile, log)
 	if err != nil {
 		return nil, fmt.Errorf("cluster.cert_file: %w", err)
+	}
+	warnOfCertificate(server, "certificate among nodes", certificate.Get)
+	if !toTLS {
+		return nil, nil
 	}
 	authorities, err := renew.Authorities(settings.Cluster.CAFile)
 	if err != nil {

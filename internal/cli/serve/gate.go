@@ -76,6 +76,7 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, bounds *bounds,
 		if front.TLS, err = renew.ServerTLS(settings.TLSCert, settings.TLSKey, nil, log); err != nil {
 			return nil, fmt.Errorf("gate.tls_cert: %w", err)
 		}
+		warnOfCertificate(server, "certificate of the gate", front.TLS.GetCertificate)
 	}
 	opened.services = []lifecycle.Service{ops.NewFront(front, guard.Middleware(http.HandlerFunc(noUpstream))), of.engine.NewTuner(sites.proxy.Meter.Take)}
 	return opened, nil

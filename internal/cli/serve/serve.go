@@ -223,6 +223,11 @@ func openTLS(settings *config.Config, log *slog.Logger) (*security, error) {
 	return secure, nil
 }
 
+// warnOfCertificate has the server warn of a certificate that ends soon.
+func warnOfCertificate(server *ops.Server, name string, get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) {
+	server.Warn(name, func(context.Context) error { return renew.Expiring(get) })
+}
+
 // bounds are what all listeners of the process share.
 type bounds struct {
 	connections *connlimit.Limiter
@@ -244,6 +249,9 @@ func openServer(settings *config.Config, accounts *accounts, secure *security, d
 	})
 	server.Registry().MustRegister(connections, disk)
 	server.Warn("disk", disk.Check)
+	if secure.config != nil {
+		warnOfCertificate(server, "certificate", secure.config.GetCertificate)
+	}
 	api.Register(server.API(), accounts.known, log)
 	bundle.Register(server.API(), bundle.Source{Settings: inForce(settings), Failing: server.Failing, Log: tail, Logger: log})
 	return &bounds{connections, load, memory}, server

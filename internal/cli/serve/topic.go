@@ -80,7 +80,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 	if settings.Cluster.On() {
 		opened.member = newClusterMember(broker, log)
 		server.Ready("cluster", opened.member.ready)
-		between, err := eventsTLS(settings, log)
+		between, err := eventsTLS(settings, server, log)
 		if err != nil {
 			return nil, err
 		}

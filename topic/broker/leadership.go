@@ -235,6 +235,20 @@ func (p *Partition) leaderGuard(ctx context.Context) (topic.Guard, error) {
 	return topic.Guard{Key: item.Key, Revision: item.Revision}, nil
 }
 
+// Confirm returns nil if this broker leads the partition, as the metadata says that has everything written before the call. A leader that has
+// lost touch with the others does not know that it was replaced: what it has never heard of may exist all the same. Errors: ErrNotLeader, and ErrRetry if
+// the metadata does not answer.
+func (p *Partition) Confirm(ctx context.Context) error {
+	err := p.broker.store.Meta().Sync(ctx)
+	if err == nil {
+		_, err = p.leaderGuard(ctx)
+	}
+	if err == nil || errors.Is(err, topic.ErrNotLeader) {
+		return err
+	}
+	return fmt.Errorf("%w: does this node still lead %s? %w", topic.ErrRetry, p, err)
+}
+
 // claimedAfter returns ErrNotLeader if an epoch found in the log is later than the
 // claimed one.
 func (p *Partition) claimedAfter(epoch int32) error {

@@ -1,6 +1,10 @@
 package kafka
 
 import (
+	"context"
+	"errors"
+	"time"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/sluice-project/sluice/topic"
@@ -110,6 +114,27 @@ func led(t *broker.Topic, number, believed int32) (*broker.Partition, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// confirmTime bounds how long a request waits for the metadata where a client knows more than the leader.
+const confirmTime = time.Second
+
+// certainty is what a request has found out about the leadership of its partitions. A client that was at an offset or in an epoch which the
+// leader does not know may have been told so by a later leader: then it must not take its records for lost.
+type certainty struct{ unsure error }
+
+// of returns nil if this broker leads a partition for certain. It does not ask again once the metadata has not answered.
+func (c *certainty) of(ctx context.Context, p *broker.Partition) error {
+	if c.unsure != nil {
+		return c.unsure
+	}
+	ctx, cancel := context.WithTimeout(ctx, confirmTime)
+	defer cancel()
+	err := p.Confirm(ctx)
+	if errors.Is(err, topic.ErrRetry) {
+		c.unsure = err
+	}
+	return err
 }
 
 // leaderOf returns the leader of a partition, for a client that has asked another node;

@@ -195,7 +195,7 @@ func fetchFrom(c *call, r *kmsg.FetchRequest, p *fetchPartition) (*broker.Topic,
 // runWithin reads no more than a quota allows; if that is nothing, the answer has errors only.
 func (f *fetching) runWithin(ctx context.Context, most int64) {
 	if most <= 0 {
-		f.look()
+		f.look(ctx)
 		return
 	}
 	if f.limit = min(f.limit, most); most < int64(f.request.MinBytes) {
@@ -209,7 +209,7 @@ func (f *fetching) run(ctx context.Context) {
 	timer := time.NewTimer(time.Until(f.deadline))
 	defer timer.Stop()
 	for {
-		if f.look() {
+		if f.look(ctx) {
 			f.read(ctx)
 		}
 		if f.failed || f.found > 0 && f.found >= int64(f.request.MinBytes) || f.request.MinBytes <= 0 || len(f.parts) == 0 {
@@ -231,16 +231,31 @@ func (f *fetching) run(ctx context.Context) {
 	}
 }
 
+// inRange returns an error if the partition does not have the offset: ErrOffsetOutOfRange if that is certain.
+func (p *fetchPart) inRange(ctx context.Context, known *certainty) error {
+	if p.want.offset > p.ends.HighWatermark {
+		if err := known.of(ctx, p.partition); err != nil {
+			return err
+		}
+		p.ends = p.partition.Ends() // they may be from before this broker had read the log
+	}
+	if p.want.offset < p.ends.Start || p.want.offset > p.ends.HighWatermark {
+		return topic.ErrOffsetOutOfRange
+	}
+	return nil
+}
+
 // look finds the ends of the partitions, and reports whether there is anything to read.
-func (f *fetching) look() (something bool) {
+func (f *fetching) look(ctx context.Context) (something bool) {
+	var known certainty
 	for i := range f.parts {
 		p := &f.parts[i]
 		if p.err == nil {
 			p.ends = p.partition.Ends()
 			if _, err := led(p.topic, p.want.partition, p.want.epoch); err != nil { // no longer led here
 				p.err = err
-			} else if p.want.offset < p.ends.Start || p.want.offset > p.ends.HighWatermark {
-				p.err = topic.ErrOffsetOutOfRange
+			} else {
+				p.err = p.inRange(ctx, &known)
 			}
 		}
 		if p.err != nil {

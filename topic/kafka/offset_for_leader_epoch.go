@@ -12,12 +12,13 @@ import (
 //
 // Answers the end of a leader epoch, so that a consumer can detect lost records: the highest
 // epoch up to the requested one that has records, and the offset after its last; for the
-// present epoch the high watermark; -1 and -1 for none.
+// present epoch the high watermark; -1 and -1 for none, which a leader says only when it is certain to be the last one.
 //
 //   - 2: the expected leader epoch is checked.
 //   - 3: the replica that asks; only consumers do here.
 func (s *Server) offsetForLeaderEpoch(c *call, r *kmsg.OffsetForLeaderEpochRequest) answer {
 	return func(ctx context.Context) kmsg.Response {
+		var known certainty
 		response := r.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 		response.Topics = make([]kmsg.OffsetForLeaderEpochResponseTopic, len(r.Topics))
 		for i := range r.Topics {
@@ -28,7 +29,7 @@ func (s *Server) offsetForLeaderEpoch(c *call, r *kmsg.OffsetForLeaderEpochReque
 			for j, p := range asked.Partitions {
 				epoch, offset, err := int32(-1), int64(-1), missing
 				if err == nil {
-					epoch, offset, err = endOfEpoch(ctx, t, p)
+					epoch, offset, err = endOfEpoch(ctx, t, p, &known)
 				}
 				s.unexpected("find the end of a leader epoch of ", asked.Topic, err)
 				end := &found.Partitions[j]
@@ -39,12 +40,18 @@ func (s *Server) offsetForLeaderEpoch(c *call, r *kmsg.OffsetForLeaderEpochReque
 	}
 }
 
-func endOfEpoch(ctx context.Context, t *broker.Topic, asked kmsg.OffsetForLeaderEpochRequestTopicPartition) (int32, int64, error) {
+func endOfEpoch(ctx context.Context, t *broker.Topic, asked kmsg.OffsetForLeaderEpochRequestTopicPartition, known *certainty) (int32, int64, error) {
 	p, err := led(t, asked.Partition, asked.CurrentLeaderEpoch)
 	if err != nil {
 		return -1, -1, err
 	}
 	ends := p.Ends()
+	if asked.LeaderEpoch > ends.Epoch {
+		if err := known.of(ctx, p); err != nil {
+			return -1, -1, err
+		}
+		ends = p.Ends()
+	}
 	switch {
 	case asked.LeaderEpoch == ends.Epoch:
 		return ends.Epoch, ends.HighWatermark, nil

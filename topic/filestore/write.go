@@ -181,7 +181,7 @@ func (l *log) reserve(g *segment, bytes int64) {
 	}
 	l.ahead = min(max(2*l.ahead, reserveMin), reserveMax)
 	l.reserved = max(min(next+l.ahead, l.store.options.SegmentBytes), next)
-	if few := len(l.store.writers) <= writersMost/2; few && bytes <= zerosBelow && l.store.options.SyncInterval == 0 {
+	if few := len(l.store.writers) <= writersMost/4; few && bytes <= zerosBelow && l.store.options.SyncInterval == 0 {
 		_ = g.clear(next, l.reserved)
 	} else {
 		_ = g.file.Preallocate(g.end, l.reserved-g.end)

@@ -33,11 +33,15 @@ func (s *Store) spreadSettings(ctx context.Context) error {
 	if values, err = values.with(n.values, s.config.Window); err != nil {
 		return err
 	}
+	// Revision 0 is that of a hub that has lost everything. The config's limit holds all the same: whoever makes the settings agree sets
+	// the one that is known here. Until then shards start nothing, as they are sent no settings.
+	empty := n.revision == 0
+	if empty {
+		values.rate = s.configRate()
+	}
 	s.settings.put(load, values, n.revision, n.revision*int64(flag(n.pushed)))
 	s.settings.changed(n.values)
-	// Revision 0 is that of a hub that has lost everything, and with it the config's limit: shards that were told so
-	// would know no limit. They start nothing until it is set again.
-	if n.pushed || n.revision == 0 {
+	if n.pushed || empty {
 		return nil
 	}
 	return s.push(ctx, &values, n.revision, n.pending)

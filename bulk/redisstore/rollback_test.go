@@ -316,6 +316,35 @@ func TestAShardWithoutSettings(t *testing.T) {
 	}
 }
 
+// lostAll returns a store with a limit of the config whose server has lost everything, and has been set up again without the limit.
+func lostAll(t *testing.T, clock *clock, shards int) *Store {
+	t.Helper()
+	config := bulk.Config{RequestsPerSecond: 5}.WithDefaults()
+	s := open(t, Options{URL: redistest.Start(t, redistest.Options{}).URL(), Shards: shards, Bulk: config})
+	s.now = clock.now
+	if err := s.db.Do(t.Context(), s.db.B().Flushall().Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.fix(t.Context(), shards); err != nil {
+		t.Fatal(err)
+	}
+	for _, base := range s.shards {
+		if err := s.setup(t.Context(), base); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// admitsAnew checks that five jobs are admitted in the window that begins.
+func admitsAnew(t *testing.T, s *Store, clock *clock) {
+	t.Helper()
+	clock.advance(s.config.Window)
+	if n, err := admit(t.Context(), s, 100); n != 5 || err != nil {
+		t.Errorf("%d jobs admitted, %v; want 5", n, err)
+	}
+}
+
 // TestNothingStartsBetweenALossAndItsLimits checks that after a loss of everything nothing starts before the limit of the config
 // is there again, whatever instances load in the meantime.
 func TestNothingStartsBetweenALossAndItsLimits(t *testing.T) {
@@ -324,20 +353,7 @@ func TestNothingStartsBetweenALossAndItsLimits(t *testing.T) {
 		t.Run(fmt.Sprint(shards), func(t *testing.T) {
 			t.Parallel()
 			clock := newClock()
-			config := bulk.Config{RequestsPerSecond: 5}.WithDefaults()
-			s := open(t, Options{URL: redistest.Start(t, redistest.Options{}).URL(), Shards: shards, Bulk: config})
-			s.now = clock.now
-			if err := s.db.Do(t.Context(), s.db.B().Flushall().Build()).Error(); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.fix(t.Context(), shards); err != nil {
-				t.Fatal(err)
-			}
-			for _, base := range s.shards {
-				if err := s.setup(t.Context(), base); err != nil {
-					t.Fatal(err)
-				}
-			}
+			s := lostAll(t, clock, shards)
 			if err := s.loadSettings(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -345,10 +361,35 @@ func TestNothingStartsBetweenALossAndItsLimits(t *testing.T) {
 			if n, err := admit(t.Context(), s, 100); n != 0 || !errors.Is(err, bulk.ErrUnavailable) {
 				t.Errorf("%d jobs admitted, %v; want none before the limit is set again", n, err)
 			}
-			clock.advance(config.Window)
-			if n, err := admit(t.Context(), s, 100); n != 5 || err != nil {
-				t.Errorf("%d jobs admitted, %v; want 5", n, err)
+			admitsAnew(t, s, clock)
+		})
+	}
+}
+
+// TestALossIsNoChangeOfTheLimit checks that an instance which finds that shards had later settings than the hub, as the hub has lost
+// everything, makes them agree on the limit of the config.
+func TestALossIsNoChangeOfTheLimit(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 3} {
+		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			t.Parallel()
+			clock := newClock()
+			s := lostAll(t, clock, shards)
+			_, before := s.settings.get()
+			if err := s.loadSettings(t.Context()); err != nil {
+				t.Fatal(err)
 			}
+			s.mirror.mu.Lock()
+			for shard := range s.mirror.shards { // as it looked at them before the loss
+				s.mirror.shards[shard].revision = before
+			}
+			err := s.agree(t.Context(), before)
+			s.mirror.mu.Unlock()
+			if err != nil {
+				t.Fatal(err)
+			}
+			start(t, s, bulk.Spec{ID: "a", Tenant: "t", Type: "echo"}, 100)
+			admitsAnew(t, s, clock)
 		})
 	}
 }

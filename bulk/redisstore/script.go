@@ -137,7 +137,7 @@ func (s *Store) remake(ctx context.Context) error {
 	if err := s.loadSettings(ctx); err != nil {
 		return err
 	}
-	return s.set(ctx, settingRate, max(0, s.config.RequestsPerSecond))
+	return s.set(ctx, settingRate, s.configRate())
 }
 
 // setup makes a shard unless it is there. It makes none while any other master may have it.

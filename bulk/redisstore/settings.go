@@ -296,9 +296,12 @@ func (s *Store) adoptRate(ctx context.Context) error {
 		return err
 	}
 	values, revision := s.settings.get()
-	rate := max(0, s.config.RequestsPerSecond)
+	rate := s.configRate()
 	if revision > 0 && values.rate == rate {
 		return nil
 	}
 	return s.set(ctx, settingRate, rate)
 }
+
+// configRate returns the config's limit; 0: none.
+func (s *Store) configRate() float64 { return max(0, s.config.RequestsPerSecond) }

@@ -117,8 +117,8 @@ func (s *Store) StoredOf(ctx context.Context, tenants []string) (map[string]bulk
 
 // storedOn adds what tenants of a shard have stored.
 func (s *Store) storedOn(ctx context.Context, shard int, tenants []string, counts map[string]bulk.Stored) error {
-	if s.silent(shard) {
-		return fmt.Errorf("%w: shard %d", errSilent, shard)
+	if err := s.heard(shard); err != nil {
+		return err
 	}
 	keys := make([]string, len(tenants))
 	for i, name := range tenants {

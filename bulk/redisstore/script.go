@@ -75,10 +75,18 @@ func onHub[T any](ctx context.Context, s *Store, sc rediskv.Script, read func(ru
 // onShard runs a script on a shard, with the time and the window's length as first arguments. It
 // fails with errSilent if the shard is silent and others are not.
 func onShard[T any](ctx context.Context, s *Store, sc rediskv.Script, shard int, read func(rueidis.RedisResult) (T, error), args ...string) (none T, err error) {
-	if s.silent(shard) {
-		return none, fmt.Errorf("%w: shard %d", errSilent, shard)
+	if err := s.heard(shard); err != nil {
+		return none, err
 	}
 	return onAnyShard(ctx, s, sc, shard, read, args...)
+}
+
+// heard returns errSilent if a shard is silent and others are not.
+func (s *Store) heard(shard int) error {
+	if s.silent(shard) {
+		return fmt.Errorf("%w: shard %d", errSilent, shard)
+	}
+	return nil
 }
 
 // onAnyShard is onShard for shards that may be silent.

@@ -344,27 +344,35 @@ func TestMarkersAreNotFoundByTime(t *testing.T) {
 	})
 }
 
+// stoppedInATransaction starts a broker, sends the record x in a transaction of the topic orders, and stops the broker. The id of the
+// transaction is id.
+func stoppedInATransaction(t *testing.T, store topic.Store) txn.Producer {
+	t.Helper()
+	b := startBroker(t, store, topic.Config{})
+	orders := create(t, b, "orders", nil)
+	p, err := b.Transactions().Init(t.Context(), "id", 15*time.Minute, nil)
+	if err == nil {
+		err = b.Transactions().AddPartitions(t.Context(), "id", p, map[string][]int32{"orders": {0}})
+	}
+	if err == nil {
+		err = trySendOf(t, orders, "id", ofTransaction(sender{p.ID, p.Epoch, 0}, "x"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopBroker(t, b)
+	return p
+}
+
 // A marker is lost with the end of the log, and the metadata has the transaction as complete, or not at all: the
 // partition ends it when its log was read.
 func TestATransactionThatNothingElseEndsIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewMemory()
-		b := startBroker(t, store, topic.Config{})
-		orders := create(t, b, "orders", nil)
-		p, err := b.Transactions().Init(t.Context(), "id", 15*time.Minute, nil)
-		if err == nil {
-			err = b.Transactions().AddPartitions(t.Context(), "id", p, map[string][]int32{"orders": {0}})
-		}
-		if err == nil {
-			err = trySendOf(t, orders, "id", ofTransaction(sender{p.ID, p.Epoch, 0}, "x"))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		stopBroker(t, b)
-		b = startBroker(t, store, topic.Config{}) // it is ongoing, and stays so
+		stoppedInATransaction(t, store)
+		b := startBroker(t, store, topic.Config{}) // it is ongoing, and stays so
 		time.Sleep(time.Minute)
-		orders, _ = b.Topic("orders")
+		orders, _ := b.Topic("orders")
 		if ends := orders.Partitions()[0].Ends(); ends.LastStable != 0 {
 			t.Fatalf("an ongoing transaction was ended: %+v", ends)
 		}
@@ -404,19 +412,7 @@ func TestALostEndOfVersion2IsWrittenAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := storetest.NewMemory()
-				b := startBroker(t, store, topic.Config{})
-				orders := create(t, b, "orders", nil)
-				p, err := b.Transactions().Init(t.Context(), "id", 15*time.Minute, nil)
-				if err == nil {
-					err = b.Transactions().AddPartitions(t.Context(), "id", p, map[string][]int32{"orders": {0}})
-				}
-				if err == nil {
-					err = trySendOf(t, orders, "id", ofTransaction(sender{p.ID, p.Epoch, 0}, "x"))
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				stopBroker(t, b)
+				p := stoppedInATransaction(t, store)
 				item, err := store.Meta().Get(t.Context(), txn.Prefix+"id")
 				if err == nil {
 					_, err = store.Meta().Put(t.Context(), item.Key, fmt.Appendf(nil, c.record, p.ID, p.ID, now()), item.Revision)
@@ -424,8 +420,8 @@ func TestALostEndOfVersion2IsWrittenAgain(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b = startBroker(t, store, topic.Config{})
-				orders, _ = b.Topic("orders")
+				b := startBroker(t, store, topic.Config{})
+				orders, _ := b.Topic("orders")
 				time.Sleep(time.Minute)
 				if ends := orders.Partitions()[0].Ends(); ends.LastStable != 2 {
 					t.Errorf("ends %+v, want the record and its marker", ends)

@@ -1,4 +1,4 @@
-//go:build redis
+//go:build redis && long
 
 package e2e
 
@@ -13,20 +13,6 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/room"
 )
-
-// newFleet starts servers on one Redis.
-func newFleet(t *testing.T, count int, state string, args ...string) []*server {
-	t.Helper()
-	fleet := make([]*server, count)
-	for i := range fleet {
-		fleet[i] = newServer(t, append([]string{"--state", state}, args...)...)
-		fleet[i].launch()
-	}
-	for _, s := range fleet {
-		s.awaitReady()
-	}
-	return fleet
-}
 
 // killSome kills up to a third of the servers at a random moment, and restarts them.
 func killSome(fleet []*server) {

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sluice-project/sluice/bulk"
+	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
@@ -413,4 +414,17 @@ func TestAShardWithEarlierSettings(t *testing.T) {
 		t.Errorf("%d admitted, %v; want 5", n, err)
 	}
 	allKnow(t, s)
+}
+
+// waiting returns the actions with lines in the backlog.
+func waiting(t *testing.T, s *Store) (actions int) {
+	t.Helper()
+	b, err := storetest.Backlog(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range b.Lines {
+		actions += len(line.Waiting)
+	}
+	return actions
 }

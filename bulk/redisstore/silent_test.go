@@ -1,4 +1,4 @@
-//go:build redis
+//go:build redis && long
 
 package redisstore
 
@@ -13,7 +13,6 @@ import (
 
 	"github.com/sluice-project/sluice/bulk"
 	"github.com/sluice-project/sluice/bulk/engine"
-	"github.com/sluice-project/sluice/bulk/storetest"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
@@ -153,19 +152,6 @@ func spoil(t *testing.T, s *Store, shard int) (mend func()) {
 		t.Fatal(err)
 	}
 	return func() { rename(key+"?", key) }
-}
-
-// waiting returns the actions with lines in the backlog.
-func waiting(t *testing.T, s *Store) (actions int) {
-	t.Helper()
-	b, err := storetest.Backlog(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range b.Lines {
-		actions += len(line.Waiting)
-	}
-	return actions
 }
 
 // TestASilentShard checks what each call does while one of three shards fails: what needs only the

@@ -168,19 +168,20 @@ func TestDeadLetters(t *testing.T) {
 // first.
 func TestDeadLettersOfAnotherNode(t *testing.T) {
 	inCluster(t, fromStart, []string{"", "", ""}, func(t *testing.T, p *placed) {
-		made := map[int32]*broker.Topic{}
-		for node, name := range map[int32]string{1: "orders", 2: "dead"} {
+		led := func(node int32, name string) *broker.Topic {
 			p.nodes.LeadNew(node)
-			made[node] = create(t, p.brokers[node], name, map[string]string{topic.SettingDeadLetters: "true"})
+			return create(t, p.brokers[node], name, map[string]string{topic.SettingDeadLetters: "true"})
 		}
-		sendOrders(t, made[1])
+		orders := led(1, "orders") // in the order in which the cluster prefers these leaders
+		led(2, "dead")
+		sendOrders(t, orders)
 		alterShare(t, p.brokers[1], "errors.deadletterqueue.topic.name", "dead", "errors.deadletterqueue.copy.record.enable", "true")
 		for _, b := range p.brokers {
 			if b.Groups().Coordinates("g") {
 				joinShare(t, b, "x", "orders")
 			}
 		}
-		x := newSharer(t, made[1], "x")
+		x := newSharer(t, orders, "x")
 		wantValues(t, "x", x.get(1), "a")
 		p.nodes.Cut(2)
 		x.mustSay(share.Reject, 0, 0)

@@ -74,54 +74,77 @@ func BenchmarkFetch(b *testing.B) {
 	}
 }
 
-// BenchmarkTransactions commits transactions of one record in each of three partitions, on the disk,
-// from so many producers at once.
+// BenchmarkTransactions commits transactions of so many records of 1,000 bytes over three partitions, on the disk, from so many
+// producers at once. Beside it, producers that are idempotent only wait for as many records.
 func BenchmarkTransactions(b *testing.B) {
 	for _, producers := range []int{1, 8, 32} {
-		b.Run(fmt.Sprint(producers), func(b *testing.B) {
-			store, err := filestore.Open(b.TempDir(), filestore.Options{})
-			if err != nil {
-				b.Fatal(err)
+		for _, records := range []int{3, 3000} {
+			for _, plain := range []bool{false, true} {
+				name := fmt.Sprintf("producers=%d/records=%d/commits", producers, records)
+				if plain {
+					name = fmt.Sprintf("producers=%d/records=%d/idempotent", producers, records)
+				}
+				b.Run(name, func(b *testing.B) { benchmarkTransactions(b, producers, records, plain) })
 			}
-			b.Cleanup(func() { _ = store.Close() })
-			broker := startBroker(b, store, topic.Config{})
-			s := start(b, broker, Options{})
-			create(b, broker, "orders", 3)
-			var clients []*kgo.Client
-			for i := range producers {
-				clients = append(clients, transactional(b, s, fmt.Sprint(i)))
+		}
+	}
+}
+
+func benchmarkTransactions(b *testing.B, producers, records int, plain bool) {
+	store, err := filestore.Open(b.TempDir(), filestore.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = store.Close() })
+	broker := startBroker(b, store, topic.Config{})
+	s := start(b, broker, Options{})
+	create(b, broker, "orders", 3)
+	var clients []*kgo.Client
+	for i := range producers {
+		options := []kgo.Opt{kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression())}
+		if !plain {
+			options = append(options, kgo.TransactionalID(fmt.Sprint(i)))
+		}
+		clients = append(clients, client(b, s, options...))
+	}
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	times := make([][]time.Duration, producers)
+	var group sync.WaitGroup
+	b.ResetTimer()
+	for i, c := range clients {
+		group.Go(func() {
+			for left.Add(-1) >= 0 {
+				began := time.Now()
+				if err := sendTogether(b.Context(), c, records, plain); err != nil {
+					b.Error(err)
+				}
+				times[i] = append(times[i], time.Since(began))
 			}
-			var left atomic.Int64
-			left.Store(int64(b.N))
-			times := make([][]time.Duration, producers)
-			var group sync.WaitGroup
-			b.ResetTimer()
-			for i, c := range clients {
-				group.Go(func() {
-					for left.Add(-1) >= 0 {
-						began := time.Now()
-						if err := c.BeginTransaction(); err != nil {
-							b.Error(err)
-						}
-						for partition := range int32(3) {
-							c.Produce(b.Context(), &kgo.Record{Topic: "orders", Partition: partition, Value: []byte("order")}, nil)
-						}
-						if err := c.Flush(b.Context()); err != nil {
-							b.Error(err)
-						}
-						if err := c.EndTransaction(b.Context(), kgo.TryCommit); err != nil {
-							b.Error(err)
-						}
-						times[i] = append(times[i], time.Since(began))
-					}
-				})
-			}
-			group.Wait()
-			b.StopTimer()
-			all := slices.Sorted(slices.Values(slices.Concat(times...)))
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "transactions/s")
-			b.ReportMetric(float64(all[len(all)/2])/1e6, "p50-ms")
-			b.ReportMetric(float64(all[len(all)*99/100])/1e6, "p99-ms")
 		})
 	}
+	group.Wait()
+	b.StopTimer()
+	all := slices.Sorted(slices.Values(slices.Concat(times...)))
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "transactions/s")
+	b.ReportMetric(float64(b.N*records)/b.Elapsed().Seconds(), "records/s")
+	b.ReportMetric(float64(all[len(all)/2])/1e6, "p50-ms")
+	b.ReportMetric(float64(all[len(all)*99/100])/1e6, "p99-ms")
+}
+
+// sendTogether sends records of 1,000 bytes to three partitions, and waits for them; in a transaction unless plain.
+func sendTogether(ctx context.Context, c *kgo.Client, records int, plain bool) error {
+	if !plain {
+		if err := c.BeginTransaction(); err != nil {
+			return err
+		}
+	}
+	value := make([]byte, 1000)
+	for n := range records {
+		c.Produce(ctx, &kgo.Record{Topic: "orders", Partition: int32(n % 3), Value: value}, nil)
+	}
+	if err := c.Flush(ctx); err != nil || plain {
+		return err
+	}
+	return c.EndTransaction(ctx, kgo.TryCommit)
 }

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // A backup is taken of a server under a load of producers and groups, with jobs, visitors, delayed

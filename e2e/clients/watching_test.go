@@ -190,6 +190,7 @@ func busyServer(t *testing.T) (url string, more func(round int)) {
 	ready, api, kafka := startNode(t, "--gate-http", strings.TrimPrefix(gate, "http://"), "--gate-room", "fair", "--gate-upstream", upstream(t))
 	ready()
 	url = "http://" + api
+	call(t, "PUT", url+"/v1/tenants/acme", `{"max_jobs":1000000}`)
 	call(t, "PUT", url+"/v1/rooms/fair", `{"mode":"teller","capacity":9}`)
 	call(t, "PUT", url+"/v1/rooms/shop", `{"mode":"teller","capacity":1}`)
 	call(t, "POST", url+"/v1/rooms/shop/visitors", `{"visitor":"ada"}`)

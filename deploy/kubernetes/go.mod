@@ -1,11 +1,11 @@
 // The test of the chart is a module of its own: Helm and the types of Kubernetes must not reach users.
 module github.com/sluice-project/sluice/deploy/kubernetes
 
-go 1.26.8
+go 1.26.0
 
 require (
 	github.com/compose-spec/compose-go/v2 v2.16.2
-	github.com/moby/buildkit v0.34.2
+	github.com/moby/buildkit v0.31.2
 	helm.sh/helm/v4 v4.3.1
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2

@@ -49,6 +49,7 @@ type Rooms interface {
 	PutRoom(ctx context.Context, name string, s room.Settings) (view roomengine.View, created bool, err error)
 	Pause(ctx context.Context, name string) (roomengine.View, error)
 	Resume(ctx context.Context, name string) (roomengine.View, error)
+	RevokeAll(ctx context.Context, name string) error
 }
 
 // Topics is what the dashboard needs of topic's broker; broker.Broker says what each method

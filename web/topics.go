@@ -11,7 +11,10 @@ import (
 )
 
 type topicRow struct {
-	Name, To, Of, Rate            string
+	Name, To, Of, Rate string
+	// Groups counts those that read the topic, and Lag is the greatest of theirs; "–" if there are none.
+	Groups                        int64
+	Lag                           string
 	Partitions, Records, Bytes    int64
 	Leaderless, Elsewhere, Delays bool
 }
@@ -61,7 +64,12 @@ func (d *Dashboard) topics(r *request) (string, any, error) {
 // topicRow sums the partitions that this node leads.
 func (d *Dashboard) topicRow(ctx context.Context, t *broker.Topic) topicRow {
 	now, before := d.history.minute()
-	row := topicRow{Name: t.Name(), To: topicPath(t.Name()), Delays: t.Settings().Delays, Rate: "–"}
+	most := 0.0
+	row := topicRow{Name: t.Name(), To: topicPath(t.Name()), Delays: t.Settings().Delays, Rate: "–", Groups: int64(len(now.lags[t.Name()])), Lag: "–"}
+	for _, lag := range now.lags[t.Name()] {
+		most = max(most, lag)
+		row.Lag = count(most)
+	}
 	if source := t.Source(); source != nil {
 		row.Of = source.Name()
 	} else {

@@ -27,7 +27,9 @@ func TestHTTPReference(t *testing.T) {
 	t.Parallel()
 	s := withAccounts(t)
 	s.start()
-	var document struct{ Paths map[string]map[string]described }
+	var document struct {
+		Paths map[string]map[string]described
+	}
 	if err := s.as(adminToken, "GET", "/openapi.json", "").json(&document); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,9 @@ func httpReference(groups map[string][]described) []byte {
 		"[problems](bulk/api.md#errors); [access](access.md) has the roles.\n")
 	for _, group := range slices.Sorted(maps.Keys(groups)) {
 		all := groups[group]
-		slices.SortFunc(all, func(x, y described) int { return cmp.Or(strings.Compare(x.Path, y.Path), strings.Compare(x.Method, y.Method)) })
+		slices.SortFunc(all, func(x, y described) int {
+			return cmp.Or(strings.Compare(x.Path, y.Path), strings.Compare(x.Method, y.Method))
+		})
 		fmt.Fprintf(&b, "\n## %s\n\n| request | what it does |\n|---|---|\n", group)
 		for i := range all {
 			of := &all[i]

@@ -50,7 +50,7 @@ func TestQuotasAreNotAskedAgain(t *testing.T) {
 					w.Header().Set("Retry-After", of.after)
 				}
 				w.WriteHeader(of.status)
-				fmt.Fprintf(w, `{"status":%d,"code":%q,"detail":"not now"}`, of.status, of.code)
+				_, _ = fmt.Fprintf(w, `{"status":%d,"code":%q,"detail":"not now"}`, of.status, of.code)
 			}))
 			t.Cleanup(server.Close)
 			equal(t, "the output", string(must(l.run(t, "refused", server.URL, "shop").Output())(t)), "quota\n")

@@ -66,7 +66,7 @@ var packages = map[string]rule{
 	"access/metastore":  {imports: []string{"access", "topic"}, refuses: []string{"net", pebble, nats}},
 	"access/storetest":  {imports: []string{"access"}, testOnly: true},
 
-	"web": {imports: []string{"access", "access/audit", "bulk", "bulk/engine", "lifecycle", "room", "room/engine", "topic", "topic/broker", "topic/group"}, refuses: []string{pebble, nats, redis}},
+	"web": {imports: []string{"access", "access/audit", "bulk", "bulk/engine", "lifecycle", "room", "room/engine", "topic", "topic/broker", "topic/delay", "topic/group"}, refuses: []string{pebble, nats, redis}},
 
 	"bulk": {
 		imports: []string{"internal/autorate", "internal/ranks", "internal/urlprefix"},

@@ -12,6 +12,7 @@ import (
 	roomengine "github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/delay"
 	"github.com/sluice-project/sluice/topic/group"
 )
 
@@ -60,6 +61,7 @@ type Topics interface {
 	Unpacker() *topic.Unpacker
 	Groups() *group.Groups
 	AwaitReplicas(ctx context.Context, partitions []*broker.Partition)
+	Delayed(ctx context.Context, name string, limit int) ([]delay.Waiting, error)
 	GroupLag(ctx context.Context, name string) ([]broker.Lag, error)
 	PlanReset(ctx context.Context, name, topic string, at int64) ([]broker.Moved, error)
 	ResetGroup(ctx context.Context, name, topic string, at int64) error

@@ -119,6 +119,36 @@ func TestRecordsFromAnOffsetOrATime(t *testing.T) {
 	})
 }
 
+// The records that are due next are listed with their time, as many as fit a page.
+func TestDelayedRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		reminders, err := b.Create(t.Context(), topic.Spec{Name: "reminders", Partitions: 1, Settings: map[string]string{"sluice.delay.enable": "true"}}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		create(t, b, "orders", 1)
+		header := func(name, value string) topic.Header { return topic.Header{Key: name, Value: []byte(value)} }
+		for i := range 60 {
+			id := fmt.Sprintf("<call-%02d>", i)
+			appendTo(t, reminders, topic.Record{Timestamp: time.Now().UnixMilli(), Headers: []topic.Header{header("sluice-id", id), header("sluice-delay", fmt.Sprintf("%dm", 200-i))}})
+		}
+		d := newTest(t, Options{Topics: b})
+		page := text(t, d, "/ui/topics/delayed?name=reminders")
+		says(t, page, "<call-59> 0 in 2 h", "<call-10> 0 in 3 h", "More records wait")
+		if strings.Contains(page, "<call-09>") || strings.Index(page, "<call-59>") > strings.Index(page, "<call-58>") {
+			t.Errorf("the 50 that are due next are not shown, or not in their order:\n%s", page)
+		}
+		if !strings.Contains(text(t, d, "/ui/topics/topic?name=reminders"), "Delayed records") || strings.Contains(text(t, d, "/ui/topics/topic?name=orders"), "Delayed records") {
+			t.Error("not those topics that delay records have a link to them")
+		}
+		says(t, text(t, d, "/ui/topics/delayed?name=orders"), "No record waits.")
+		if w := ask(d, "GET", "/ui/topics/delayed?name=none", ""); w.Code != http.StatusNotFound {
+			t.Errorf("a topic that does not exist: %d", w.Code)
+		}
+	})
+}
+
 // A filter looks from the first offset on, as far as a page reads, and goes on where it has stopped.
 func TestRecordsByKeyAndText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

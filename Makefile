@@ -165,6 +165,8 @@ generate: ## Write again what is generated from the code
 	mv docs/settings.md.new docs/settings.md
 	go run ./cmd/sluice demo --top 3 | go run ./internal/termsvg -title 'sluice demo --top 3' > docs/demo.svg.new
 	mv docs/demo.svg.new docs/demo.svg
+	go test ./internal/manpages -run Reference -update
+	go test ./e2e -run HTTPReference -update
 	go test ./access -run RolesInTheDocs -update
 	go test ./internal/edge -run Types -update
 	go test -tags long ./tidy -run Notices -update

@@ -1,6 +1,7 @@
 package tidy
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,6 +30,21 @@ func TestTranslationsAreInStep(t *testing.T) {
 		}
 		for _, problem := range outOfStep(read(t, name+".md"), read(t, korean)) {
 			t.Errorf("%s: %s", korean, problem)
+		}
+	}
+}
+
+// Those who begin, and those who follow a guide, may do so in Korean.
+func TestGuidesAreInKorean(t *testing.T) {
+	all := files(t)
+	for _, name := range all {
+		guide := strings.HasPrefix(name, "docs/guides/") || slices.Contains([]string{"README.md", "docs/start.md", "docs/install.md", "docs/backup.md", "docs/room/proxies.md"}, name)
+		if !guide || strings.HasSuffix(name, ".ko.md") {
+			continue
+		}
+		korean := strings.TrimSuffix(name, ".md") + ".ko.md"
+		if !slices.Contains(all, korean) || !strings.Contains(read(t, name), "("+path.Base(korean)+")") {
+			t.Errorf("%s has no link to a %s that is there", name, korean)
 		}
 	}
 }

@@ -66,7 +66,7 @@ var packages = map[string]rule{
 	"access/metastore":  {imports: []string{"access", "topic"}, refuses: []string{"net", pebble, nats}},
 	"access/storetest":  {imports: []string{"access"}, testOnly: true},
 
-	"web": {imports: []string{"access", "access/audit", "bulk", "bulk/engine", "lifecycle", "room", "room/engine", "topic", "topic/broker", "topic/group"}, refuses: []string{pebble, nats, redis}},
+	"web": {imports: []string{"access", "access/audit", "bulk", "bulk/engine", "lifecycle", "room", "room/engine", "topic", "topic/broker", "topic/delay", "topic/group"}, refuses: []string{pebble, nats, redis}},
 
 	"bulk": {
 		imports: []string{"internal/autorate", "internal/ranks", "internal/urlprefix"},
@@ -99,7 +99,7 @@ var packages = map[string]rule{
 	"topic/group":        {imports: []string{"lifecycle", "topic", "topic/catalog", "topic/group/assign", "topic/share"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/group/assign": {imports: []string{"topic"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/share":        {imports: []string{"topic"}, refuses: []string{"net", "os", nats, cel}},
-	"topic/spans":        {refuses: []string{"net", "os", nats, cel, otelSDK, otelExporters}},
+	"topic/spans":        {imports: []string{"topic"}, refuses: []string{"net", "os", nats, cel, otelSDK, otelExporters}},
 	"topic/txn":          {imports: []string{"lifecycle", "topic", "topic/catalog"}, refuses: []string{"net", "os", nats, cel}},
 	"topic/broker": {
 		imports: []string{"lifecycle", "topic", "topic/catalog", "topic/compact", "topic/delay", "topic/group", "topic/group/assign", "topic/share", "topic/spans", "topic/txn", "topic/view"},

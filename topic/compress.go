@@ -64,6 +64,15 @@ func Decompress(codec int, src []byte) ([]byte, error) {
 	}
 }
 
+// DecompressInto decompresses src into the capacity of dst, from its start; with codec 0 it returns src. It is an error if dst
+// has no space for all of it. Others: ErrCorrupt, ErrUncompressedSize.
+func DecompressInto(dst []byte, codec int, src []byte) ([]byte, error) {
+	if codec == CodecNone {
+		return src, nil
+	}
+	return decompress(dst[:0], codec, src)
+}
+
 // decompress decompresses src into dst, as far as that has space. Errors: those of
 // Decompress; errNoSpace if dst is smaller than MaxUncompressed and too small.
 func decompress(dst []byte, codec int, src []byte) ([]byte, error) {

@@ -51,6 +51,7 @@ var acts = map[string]act{
 	"pause_room":    {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Pause), back: roomPath, right: access.ManageRooms},
 	"resume_room":   {part: roomsOn, ask: askRoom, do: ofRoom(Rooms.Resume), back: roomPath, right: access.ManageRooms},
 	"open_room":     {part: roomsOn, ask: askRoom, do: openRoom, back: roomPath, right: access.ManageRooms},
+	"revoke_room":   {part: roomsOn, ask: askRoom, do: revokeRoom, back: roomPath, right: access.ManageRooms, takesAway: true},
 	"room_capacity": {part: roomsOn, ask: askCapacity, do: setCapacity, back: roomPath, right: access.ManageRooms},
 }
 

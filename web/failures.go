@@ -15,6 +15,8 @@ import (
 type letterRow struct {
 	failure
 	Action, To, Tenant, Callee string
+	// Acts are those on the action, in its first row.
+	Acts []link
 }
 
 // letterList is the page of dead letters, and what selects them as the form has it.
@@ -47,7 +49,11 @@ func (d *Dashboard) deadLetters(r *request) (string, any, error) {
 	}
 	for i := range found.Found {
 		l := &found.Found[i]
-		list.Letters = append(list.Letters, letterRow{newFailure(&l.DeadLetter), l.Spec.ID, actionPath(l.Spec.ID), l.Spec.Tenant, callee(l.Spec)})
+		row := letterRow{failure: newFailure(&l.DeadLetter), Action: l.Spec.ID, To: actionPath(l.Spec.ID), Tenant: l.Spec.Tenant, Callee: callee(l.Spec)}
+		if i == 0 || found.Found[i-1].Spec.ID != row.Action {
+			row.Acts = r.acts(row.Action, "replay_action")
+		}
+		list.Letters = append(list.Letters, row)
 	}
 	list.Pages = r.page(found.Next)
 	if len(query) > 0 && (len(list.Letters) > 0 || found.Next != "") {

@@ -70,6 +70,15 @@ func TestDeadLettersOfAllActions(t *testing.T) {
 			t.Errorf("%s: %d", query, w.Code)
 		}
 	}
+	links := strings.Count(ask(d, "GET", "/ui/bulk/failures?tenant=acme&cause=5xx", "").Body.String(), "do=replay_action")
+	actions := map[string]bool{}
+	for _, row := range strings.Split(ask(d, "GET", "/ui/bulk/failures?tenant=acme&cause=5xx", "").Body.String(), `href="/ui/bulk/action?name=`)[1:] {
+		id, _, _ := strings.Cut(row, `"`)
+		actions[id] = true
+	}
+	if links != len(actions) || links == 0 {
+		t.Errorf("%d links replay the %d actions of the page, want one for each", links, len(actions))
+	}
 	says(t, text(t, d, "/ui/bulk/failures?tenant="+url.QueryEscape(hostile)), hostile, "503", "Run all failures that match again")
 	if page := text(t, d, "/ui/bulk/failures"); strings.Contains(page, "Run all failures") {
 		t.Error("the failures of all tenants can be replayed at once")

@@ -25,6 +25,8 @@ type snapshot struct {
 	// total sums each metric over all its labels; labeled sums those of byLabel by the values of that label.
 	total   map[string]float64
 	labeled map[string]map[string]float64
+	// lags has the lag of each group in each topic, by topic.
+	lags map[string]map[string]float64
 }
 
 // byLabel are the metrics that are kept by a label, and which. Each has at most some thousand values.
@@ -110,7 +112,7 @@ func (h *history) now() *snapshot {
 
 // collect returns the metrics at a moment. Those of a collector that fails are missing.
 func collect(metrics prometheus.Gatherer, at time.Time) *snapshot {
-	s := &snapshot{at: at, total: map[string]float64{}, labeled: map[string]map[string]float64{}}
+	s := &snapshot{at: at, total: map[string]float64{}, labeled: map[string]map[string]float64{}, lags: map[string]map[string]float64{}}
 	families, _ := metrics.Gather() // it returns what it could collect
 	for _, family := range families {
 		name := family.GetName()
@@ -121,7 +123,14 @@ func collect(metrics prometheus.Gatherer, at time.Time) *snapshot {
 		for _, m := range family.GetMetric() {
 			v := m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			s.total[name] += v
+			topic, group := "", ""
 			for _, pair := range m.GetLabel() {
+				switch pair.GetName() {
+				case "topic":
+					topic = pair.GetValue()
+				case "group":
+					group = pair.GetValue()
+				}
 				if pair.GetName() == label {
 					s.labeled[name][pair.GetValue()] += v
 				}
@@ -129,9 +138,20 @@ func collect(metrics prometheus.Gatherer, at time.Time) *snapshot {
 					s.total[failedJobs] += v
 				}
 			}
+			if name == "topic_group_lag" {
+				s.addLag(topic, group, v)
+			}
 		}
 	}
 	return s
+}
+
+// addLag adds the lag of a group in a partition to that in its topic.
+func (s *snapshot) addLag(topic, group string, lag float64) {
+	if s.lags[topic] == nil {
+		s.lags[topic] = map[string]float64{}
+	}
+	s.lags[topic][group] += lag
 }
 
 // minute returns the present metrics and those of about a minute ago; before is nil until there

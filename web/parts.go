@@ -12,6 +12,7 @@ import (
 	roomengine "github.com/sluice-project/sluice/room/engine"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/broker"
+	"github.com/sluice-project/sluice/topic/delay"
 	"github.com/sluice-project/sluice/topic/group"
 )
 
@@ -49,6 +50,7 @@ type Rooms interface {
 	PutRoom(ctx context.Context, name string, s room.Settings) (view roomengine.View, created bool, err error)
 	Pause(ctx context.Context, name string) (roomengine.View, error)
 	Resume(ctx context.Context, name string) (roomengine.View, error)
+	RevokeAll(ctx context.Context, name string) error
 }
 
 // Topics is what the dashboard needs of topic's broker; broker.Broker says what each method
@@ -59,6 +61,7 @@ type Topics interface {
 	Unpacker() *topic.Unpacker
 	Groups() *group.Groups
 	AwaitReplicas(ctx context.Context, partitions []*broker.Partition)
+	Delayed(ctx context.Context, name string, limit int) ([]delay.Waiting, error)
 	GroupLag(ctx context.Context, name string) ([]broker.Lag, error)
 	PlanReset(ctx context.Context, name, topic string, at int64) ([]broker.Moved, error)
 	ResetGroup(ctx context.Context, name, topic string, at int64) error

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -38,17 +39,42 @@ type headerRow struct {
 }
 
 type recordPage struct {
-	Sub                []link
-	Topic, To          string
-	Partition          int32
-	Partitions         int
-	Offset, At         string
+	Sub        []link
+	Topic, To  string
+	Partition  int32
+	Partitions int
+	Offset, At string
+	// Key and Find are the filter: see filter.
+	Key, Find          string
 	Start, End         int64
 	Records            []recordRow
 	Older, Newer, Last string
+	// Looked says which offsets a page with a filter has looked at.
+	Looked string
 	// Node leads the partition, if it is another one.
 	Node     int32
 	NodeLink string
+}
+
+// filter selects records by their key, and by a text that their key, their value or a header has; empty ones select all.
+type filter struct{ key, find string }
+
+func (f filter) empty() bool { return f == filter{} }
+
+func (f filter) matches(record *topic.Record) bool {
+	if f.key != "" && string(record.Key) != f.key {
+		return false
+	}
+	has := func(text []byte) bool { return bytes.Contains(text, []byte(f.find)) }
+	return has(record.Key) || has(record.Value) || slices.ContainsFunc(record.Headers, func(h topic.Header) bool { return has(h.Value) })
+}
+
+// query returns the filter as the end of an address.
+func (f filter) query() string {
+	if f.empty() {
+		return ""
+	}
+	return "&" + url.Values{"key": {f.key}, "find": {f.find}}.Encode()
 }
 
 func recordsPath(name string, partition int32) string {
@@ -60,17 +86,19 @@ func (d *Dashboard) records(r *request) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	number, err := strconv.ParseInt(r.get("partition"), 10, 32)
+	partition, err := strconv.ParseInt(r.get("partition"), 10, 32)
 	if err != nil && r.get("partition") != "" {
 		return "", nil, topic.ErrNoPartition
 	}
-	p, err := t.Find(int32(number))
+	p, err := t.Find(int32(partition))
 	if err != nil {
 		return "", nil, err
 	}
 	page := recordPage{
 		Sub: topicSub(r), Topic: t.Name(), To: topicPath(t.Name()), Partition: p.Number(), Partitions: len(t.Partitions()), Offset: r.get("offset"), At: r.get("time"),
+		Key: r.get("key"), Find: r.get("find"),
 	}
+	only := filter{page.Key, page.Find}
 	title := r.t("records.title", t.Name(), p.Number())
 	if leader := p.Leader(); leader != d.options.Topics.Node() {
 		page.Node, page.NodeLink = leader, d.elsewhere(leader)+r.URL.RequestURI()
@@ -78,27 +106,34 @@ func (d *Dashboard) records(r *request) (string, any, error) {
 	}
 	ends := p.Ends()
 	page.Start, page.End = ends.Start, ends.HighWatermark
-	from, err := d.from(r, p, ends)
+	from, err := d.from(r, p, ends, only)
 	if err != nil {
 		return "", nil, err
 	}
-	records, next, err := d.read(r, t, p.Number(), from)
+	records, next, err := d.read(r, t, p.Number(), from, only)
 	page.Records = records
-	at := recordsPath(t.Name(), p.Number())
-	if from > ends.Start {
+	at := recordsPath(t.Name(), p.Number()) + only.query()
+	if from > ends.Start && only.empty() {
 		page.Older = at + "&offset=" + strconv.FormatInt(max(ends.Start, from-pageSize), 10)
 	}
 	if next < ends.HighWatermark {
 		page.Newer = at + "&offset=" + strconv.FormatInt(next, 10)
 	}
-	page.Last = at
+	if only.empty() {
+		page.Last = at
+	} else {
+		page.Looked = r.t("records.looked", number(from), number(next))
+	}
 	return title, page, err
 }
 
 // from returns the offset at which the page begins: that of the request, or of its time, or so that it
-// has the last records.
-func (d *Dashboard) from(r *request, p *broker.Partition, ends broker.Ends) (int64, error) {
+// has the last records; with a filter, the first offset.
+func (d *Dashboard) from(r *request, p *broker.Partition, ends broker.Ends, only filter) (int64, error) {
 	from := ends.HighWatermark - pageSize
+	if !only.empty() {
+		from = ends.Start
+	}
 	if text := r.get("offset"); text != "" {
 		offset, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -120,8 +155,8 @@ func (d *Dashboard) from(r *request, p *broker.Partition, ends broker.Ends) (int
 	return min(max(from, ends.Start), ends.HighWatermark), nil
 }
 
-// read returns a page of records from an offset on, and the offset after them.
-func (d *Dashboard) read(r *request, t *broker.Topic, partition int32, from int64) (rows []recordRow, next int64, err error) {
+// read returns a page of records that match, from an offset on, and the offset after those that it has looked at.
+func (d *Dashboard) read(r *request, t *broker.Topic, partition int32, from int64, only filter) (rows []recordRow, next int64, err error) {
 	next = from
 	for range maxReads {
 		fetched, err := t.Read(r.Context(), partition, next, readBytes)
@@ -134,7 +169,7 @@ func (d *Dashboard) read(r *request, t *broker.Topic, partition int32, from int6
 		}
 		before := next
 		for _, batch := range batches {
-			full, err := d.readBatch(r, batch, from, &rows)
+			full, err := d.readBatch(r, batch, from, only, &rows)
 			if err != nil {
 				return rows, next, err
 			}
@@ -150,15 +185,15 @@ func (d *Dashboard) read(r *request, t *broker.Topic, partition int32, from int6
 	return rows, next, nil
 }
 
-// readBatch adds the records of a batch, from an offset on, until the page is full.
-func (d *Dashboard) readBatch(r *request, batch topic.Batch, from int64, rows *[]recordRow) (full bool, err error) {
+// readBatch adds the records of a batch that match, from an offset on, until the page is full.
+func (d *Dashboard) readBatch(r *request, batch topic.Batch, from int64, only filter, rows *[]recordRow) (full bool, err error) {
 	if batch.Control() {
 		return false, nil
 	}
 	err = d.options.Topics.Unpacker().Unpack(r.Context(), batch.Compression(), batch[topic.RecordsAt:], func(data []byte) error {
 		reader := topic.NewRecordReader(batch, data)
 		for len(*rows) < pageSize && reader.Next() {
-			if record := &reader.Record; record.Offset >= from {
+			if record := &reader.Record; record.Offset >= from && only.matches(record) {
 				*rows = append(*rows, showRecord(record))
 			}
 		}

@@ -33,6 +33,8 @@ type roomPage struct {
 	Manages bool
 	Facts   []fact
 	Acts    []link
+	// Report leads to the figures as CSV.
+	Report string
 }
 
 func (d *Dashboard) showRooms() {
@@ -61,7 +63,7 @@ func (d *Dashboard) showRooms() {
 		if err != nil {
 			return "", nil, err
 		}
-		page := roomPage{roomRow: r.room(&v), Facts: roomFacts(r.uiLanguage, &v), Manages: may(r.Context(), access.ManageRooms)}
+		page := roomPage{roomRow: r.room(&v), Facts: roomFacts(r.uiLanguage, &v), Report: named("rooms/report", v.Room.Name), Manages: may(r.Context(), access.ManageRooms)}
 		if v.Room.Paused || v.Phase == room.AllSold {
 			page.Acts = r.acts(page.Name, "resume_room")
 		} else {
@@ -70,6 +72,7 @@ func (d *Dashboard) showRooms() {
 		if v.Status.Now.Before(v.Room.Opening()) {
 			page.Acts = append(page.Acts, r.acts(page.Name, "open_room")...)
 		}
+		page.Acts = append(page.Acts, r.acts(page.Name, "revoke_room")...)
 		return page.Name, page, nil
 	})
 }
@@ -138,6 +141,11 @@ func ofRoom(change func(Rooms, context.Context, string) (engine.View, error)) fu
 func askRoom(d *Dashboard, r *request, name, _ string) (string, error) {
 	v, err := d.options.Rooms.Room(r.Context(), name)
 	return r.t("ask."+r.get("do"), name, number(v.Status.Waiting), number(v.Status.Inside)), err
+}
+
+// revokeRoom ends the visits of all who are inside.
+func revokeRoom(ctx context.Context, d *Dashboard, name, _ string) error {
+	return d.options.Rooms.RevokeAll(ctx, name)
 }
 
 // capacityOf returns the settings of a room with another capacity, or batch.

@@ -55,6 +55,7 @@ func TestActsOnRooms(t *testing.T) {
 	}{
 		{do: "pause_room", asks: "lets nobody in until it is resumed", did: "pause shop"},
 		{do: "resume_room", asks: "500 wait, and 90 are inside", did: "resume shop"},
+		{do: "revoke_room", asks: "500 who wait keep their places and are let in as the room allows, and the 90 inside must wait in line again", did: "revoke shop"},
 		{do: "room_capacity", value: "150", asks: "from 100 to 150: up to 60 visitors", put: room.Settings{Mode: room.Teller, Capacity: 150, OpensAt: now.Add(time.Hour), PrequeueFrom: now.Add(time.Minute)}},
 		{do: "room_capacity", value: "80", asks: "nobody is let in until enough of the 90 inside have left", put: room.Settings{Mode: room.Teller, Capacity: 80, OpensAt: now.Add(time.Hour), PrequeueFrom: now.Add(time.Minute)}},
 		{do: "open_room", asks: "opens now", put: room.Settings{Mode: room.Teller, Capacity: 100, OpensAt: now}},
@@ -82,5 +83,28 @@ func TestActsOnRooms(t *testing.T) {
 	}
 	if w := ask(d, "POST", "/ui/act", "do=pause_room&name="+strings.Repeat("x", maxForm)); w.Code < 400 || len(f.did) > 0 {
 		t.Errorf("a form that is too large: %d, %v", w.Code, f.did)
+	}
+}
+
+// A report has the figures of a room, or of all, as CSV that a browser keeps.
+func TestReportOfRooms(t *testing.T) {
+	now := time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC)
+	f := &fakeRooms{}
+	for i := range 120 {
+		f.views = append(f.views, engine.View{Room: engine.Room{Name: fmt.Sprintf("room-%03d", i)}, Phase: room.Closed, Status: room.Status{Now: now}})
+	}
+	f.views[7].Waits = &engine.Waits{P50: 1500 * time.Millisecond, P95: 4 * time.Minute}
+	f.views[7].Status = room.Status{Now: now, Waiting: 1, Inside: 2, Entered: 90, Admitted: 80, NoShows: 25, Departed: 4, Expired: 5, Called: 3}
+	d := newTest(t, Options{Rooms: f})
+	w := ask(d, "GET", "/ui/rooms/report?name=room-007", "")
+	want := strings.Join(reportColumns, ",") + "\nroom-007,2026-11-21T13:00:00Z,closed,1,2,90,80,52,25,4,5,1.5,240\n"
+	if w.Body.String() != want || w.Header().Get("Content-Type") != "text/csv; charset=utf-8" || w.Header().Get("Content-Disposition") != "attachment; filename=room-007.csv" {
+		t.Errorf("the report is %v\n%s\nwant\n%s", w.Header(), w.Body, want)
+	}
+	if all := ask(d, "GET", "/ui/rooms/report", "").Body.String(); strings.Count(all, "\n") != 121 || !strings.Contains(all, "\nroom-119,2026-11-21T13:00:00Z,closed,0,0,0,0,0,0,0,0,,\n") {
+		t.Errorf("the report of all rooms is\n%s", all)
+	}
+	if w := ask(d, "GET", "/ui/rooms/report?name=none", ""); w.Code != http.StatusNotFound {
+		t.Errorf("a report of no room: %d", w.Code)
 	}
 }

@@ -44,7 +44,7 @@ func (d *Dashboard) tail(r *request) (string, any, error) {
 	page.Others, page.Each = len(all)-len(here), max(leastTail, pageSize/max(len(here), 1))
 	for _, p := range here {
 		ends := p.Ends()
-		rows, _, err := d.read(r, t, p.Number(), max(ends.Start, ends.HighWatermark-int64(page.Each)))
+		rows, _, err := d.read(r, t, p.Number(), max(ends.Start, ends.HighWatermark-int64(page.Each)), filter{})
 		if err != nil {
 			return "", nil, err
 		}

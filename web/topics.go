@@ -11,7 +11,10 @@ import (
 )
 
 type topicRow struct {
-	Name, To, Of, Rate            string
+	Name, To, Of, Rate string
+	// Groups counts those that read the topic, and Lag is the greatest of theirs; "–" if there are none.
+	Groups                        int64
+	Lag                           string
 	Partitions, Records, Bytes    int64
 	Leaderless, Elsewhere, Delays bool
 }
@@ -29,6 +32,7 @@ func (d *Dashboard) showTopics() {
 	d.show(Prefix+"topics/topic", "topic", d.topic)
 	d.show(Prefix+"topics/records", "records", d.records)
 	d.show(Prefix+"topics/tail", "tail", d.tail)
+	d.show(Prefix+"topics/delayed", "delayed", d.delayed)
 	d.show(Prefix+"topics/groups", "groups", d.groups)
 	d.show(Prefix+"topics/group", "group", d.consumerGroup)
 	d.show(Prefix+"topics/reset", "reset", d.reset)
@@ -61,7 +65,12 @@ func (d *Dashboard) topics(r *request) (string, any, error) {
 // topicRow sums the partitions that this node leads.
 func (d *Dashboard) topicRow(ctx context.Context, t *broker.Topic) topicRow {
 	now, before := d.history.minute()
-	row := topicRow{Name: t.Name(), To: topicPath(t.Name()), Delays: t.Settings().Delays, Rate: "–"}
+	most := 0.0
+	row := topicRow{Name: t.Name(), To: topicPath(t.Name()), Delays: t.Settings().Delays, Rate: "–", Groups: int64(len(now.lags[t.Name()])), Lag: "–"}
+	for _, lag := range now.lags[t.Name()] {
+		most = max(most, lag)
+		row.Lag = count(most)
+	}
 	if source := t.Source(); source != nil {
 		row.Of = source.Name()
 	} else {
@@ -103,8 +112,9 @@ type settingRow struct {
 type topicPage struct {
 	Sub []link
 	Row topicRow
-	// Tail leads to the newest records; "" if the sender may not see them.
+	// Tail leads to the newest records, and Delayed to those that are not due, of a topic that delays some; "" if the sender may not see them.
 	Tail       string
+	Delayed    string
 	Where      string
 	Partitions []partitionRow
 	Pages      pager
@@ -120,6 +130,9 @@ func (d *Dashboard) topic(r *request) (string, any, error) {
 	page := topicPage{Sub: topicSub(r), Row: d.topicRow(r.Context(), t), Where: settings.ViewWhere}
 	if may(r.Context(), access.Consume) && access.From(r.Context()).Topic(t.Name()) {
 		page.Tail = named("topics/tail", t.Name())
+		if page.Row.Delays {
+			page.Delayed = named("topics/delayed", t.Name())
+		}
 	}
 	from, _ := strconv.Atoi(r.get("after")) // else from the first
 	partitions := t.Partitions()

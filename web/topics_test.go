@@ -3,8 +3,10 @@ package web
 import (
 	"context"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -117,6 +119,79 @@ func TestRecordsFromAnOffsetOrATime(t *testing.T) {
 	})
 }
 
+// The records that are due next are listed with their time, as many as fit a page.
+func TestDelayedRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		reminders, err := b.Create(t.Context(), topic.Spec{Name: "reminders", Partitions: 1, Settings: map[string]string{"sluice.delay.enable": "true"}}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		create(t, b, "orders", 1)
+		header := func(name, value string) topic.Header { return topic.Header{Key: name, Value: []byte(value)} }
+		for i := range 60 {
+			id := fmt.Sprintf("<call-%02d>", i)
+			appendTo(t, reminders, topic.Record{Timestamp: time.Now().UnixMilli(), Headers: []topic.Header{header("sluice-id", id), header("sluice-delay", fmt.Sprintf("%dm", 200-i))}})
+		}
+		d := newTest(t, Options{Topics: b})
+		page := text(t, d, "/ui/topics/delayed?name=reminders")
+		says(t, page, "<call-59> 0 in 2 h", "<call-10> 0 in 3 h", "More records wait")
+		if strings.Contains(page, "<call-09>") || strings.Index(page, "<call-59>") > strings.Index(page, "<call-58>") {
+			t.Errorf("the 50 that are due next are not shown, or not in their order:\n%s", page)
+		}
+		if !strings.Contains(text(t, d, "/ui/topics/topic?name=reminders"), "Delayed records") || strings.Contains(text(t, d, "/ui/topics/topic?name=orders"), "Delayed records") {
+			t.Error("not those topics that delay records have a link to them")
+		}
+		says(t, text(t, d, "/ui/topics/delayed?name=orders"), "No record waits.")
+		if w := ask(d, "GET", "/ui/topics/delayed?name=none", ""); w.Code != http.StatusNotFound {
+			t.Errorf("a topic that does not exist: %d", w.Code)
+		}
+	})
+}
+
+// A filter looks from the first offset on, as far as a page reads, and goes on where it has stopped.
+func TestRecordsByKeyAndText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBroker(t)
+		orders := create(t, b, "orders", 1)
+		long := strings.Repeat("x", 64<<10)
+		for i := range 100 {
+			appendTo(t, orders, topic.Record{Key: fmt.Appendf(nil, "key-%d", i%10), Value: fmt.Appendf(nil, "order %d. %s", i, long),
+				Headers: []topic.Header{{Key: "region", Value: fmt.Appendf(nil, "zone<%d>", i%4)}}})
+		}
+		d := newTest(t, Options{Topics: b})
+		found := func(query string) (orders []string, next string) {
+			page := ask(d, "GET", "/ui/topics/records?name=orders&partition=0"+query, "").Body.String()
+			for _, match := range regexp.MustCompile(`order (\d+)\. x`).FindAllStringSubmatch(page, -1) {
+				orders = append(orders, match[1])
+			}
+			if link := regexp.MustCompile(`href="([^"]*)">Newer<`).FindStringSubmatch(page); link != nil {
+				next = strings.TrimPrefix(html.UnescapeString(link[1]), "/ui/topics/records?name=orders&partition=0")
+			}
+			return orders, next
+		}
+		for query, want := range map[string]string{
+			"&key=key-7": "7 17 27 37 47 57 67 77 87 97", "&key=key": "", "&find=order+42.": "42", "&find=zone%3C3%3E&key=key-1": "11 31 51 71 91",
+			"&key=key-7&offset=60": "67 77 87 97", "&find=key-10": "",
+		} {
+			var all []string
+			pages := 0
+			for next := query; next != ""; pages++ {
+				var orders []string
+				orders, next = found(next)
+				all = append(all, orders...)
+			}
+			if got := strings.Join(all, " "); got != want {
+				t.Errorf("%q finds %q in %d pages, want %q", query, got, pages, want)
+			}
+			if pages < 2 && !strings.Contains(query, "offset") {
+				t.Errorf("%q reads %d pages: all 6 MiB at once", query, pages)
+			}
+		}
+		says(t, text(t, d, "/ui/topics/records?name=orders&partition=0&key=key-7"), "offsets 0 to 100; looked at offsets 0 to ")
+	})
+}
+
 func TestRecordsAreShownAsTheyAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBroker(t)
@@ -187,6 +262,10 @@ func TestGroupsShowTheirLag(t *testing.T) {
 		metrics := newFixture()
 		metrics.lag.WithLabelValues(hostile, "orders", "0").Set(6)
 		d := newTest(t, Options{Topics: b, Metrics: metrics.registry})
+		metrics.lag.WithLabelValues("other", "orders", "0").Set(2)
+		metrics.lag.WithLabelValues("other", "orders", "1").Set(3)
+		metrics.lag.WithLabelValues("other", "elsewhere", "0").Set(100)
+		says(t, text(t, d, "/ui/topics"), "orders 1 0 10 690 B 2 6")
 		says(t, text(t, d, "/ui/topics/groups"), hostile+" empty 0 6")
 		says(t, text(t, d, groupPath(hostile)), "orders 0 4 10 6")
 		if w := ask(d, "GET", groupPath("none"), ""); w.Code != http.StatusNotFound {

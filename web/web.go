@@ -101,6 +101,7 @@ func New(options Options) (*Dashboard, error) {
 	d.showOverview()
 	d.showBulk()
 	d.showRooms()
+	d.showReport()
 	d.showTopics()
 	d.showCluster()
 	d.showAccess()

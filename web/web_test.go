@@ -55,6 +55,11 @@ func (f *fakeRooms) Pause(_ context.Context, name string) (engine.View, error) {
 	return engine.View{}, f.err
 }
 
+func (f *fakeRooms) RevokeAll(_ context.Context, name string) error {
+	f.did = append(f.did, "revoke "+name)
+	return f.err
+}
+
 func (f *fakeRooms) Resume(_ context.Context, name string) (engine.View, error) {
 	f.did = append(f.did, "resume "+name)
 	return engine.View{}, f.err

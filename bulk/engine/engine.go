@@ -92,7 +92,7 @@ func New(store bulk.Store, mux *bulk.Mux, config bulk.Config, options ...Option)
 		loads:    loads{of: map[string]*load{}},
 		lent:     newLent(),
 	}
-	e.metrics = newMetrics(&e.loads)
+	e.metrics = newMetrics(&e.loads, newQuotas(store, config))
 	e.jobs, e.endJobs = context.WithCancel(context.Background())
 	for _, option := range options {
 		option(e)

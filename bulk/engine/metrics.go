@@ -25,6 +25,7 @@ type metrics struct {
 	targets labels
 	state   bulk.Backlog
 	loads   *loads
+	quotas  quotas
 
 	allowed, denied, attempts, jobs, actions  *prometheus.CounterVec
 	refused                                   *prometheus.CounterVec
@@ -41,7 +42,7 @@ type metrics struct {
 	foundRate, foundConcurrency, down         *prometheus.Desc
 }
 
-func newMetrics(loads *loads) *metrics {
+func newMetrics(loads *loads, quotas quotas) *metrics {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "bulk_action_" + name, Help: help}, labels)
 	}
@@ -54,6 +55,7 @@ func newMetrics(loads *loads) *metrics {
 		types:      labels{},
 		targets:    labels{},
 		loads:      loads,
+		quotas:     quotas,
 		allowed:    counters("rate_limit_allowed_total", "Jobs that the limits let into the ready queue.", "tenant"),
 		denied:     counters("rate_limit_denied_total", "Looks at the fair queue in which a limit held a tenant's jobs back; they wait, nothing is turned back.", "tenant", "reason"),
 		moved:      counter("dispatch_moved_total", "Jobs that returned to their line because they were due or their lease had expired."),
@@ -116,6 +118,8 @@ func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	to <- m.foundRate
 	to <- m.foundConcurrency
 	to <- m.down
+	to <- m.quotas.stored
+	to <- m.quotas.most
 }
 
 // Collect implements prometheus.Collector.
@@ -136,7 +140,9 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	ofTargets := map[*prometheus.Desc]map[string]float64{
 		m.foundRate: m.targets.add(state.Found), m.foundConcurrency: m.targets.add(concurrency), m.down: m.targets.add(down),
 	}
+	tenants := slices.Collect(maps.Keys(m.tenants))
 	m.mu.Unlock()
+	m.quotas.collect(to, tenants)
 	for gauge, values := range ofTargets {
 		for label, value := range values {
 			to <- prometheus.MustNewConstMetric(gauge, prometheus.GaugeValue, value, label)

@@ -267,3 +267,50 @@ bulk_action_target_found_requests_per_second{target="api"} 80
 		}
 	})
 }
+
+// TestMetricsOfQuotas: tenants with a quota, their own or that of all, show what they have stored of it. Others are not asked for, and
+// the tenants are bounded.
+func TestMetricsOfQuotas(t *testing.T) {
+	inVirtualTime(t, bulk.Config{TenantMaxJobs: 50}, handled(func(context.Context, *bulk.Job) ([]byte, error) { return nil, nil }), func(t *testing.T, r *rig) {
+		set := func(name string, tenant bulk.Tenant) {
+			t.Helper()
+			if err := r.Set(t.Context(), bulk.SettingsChange{Name: name, Tenant: &tenant}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set("own", bulk.Tenant{MaxActions: 5, MaxJobs: 20})
+		r.finish(r.submit(bulk.Spec{Tenant: "seen", Type: "send"}, 1))
+		for _, spec := range []bulk.Spec{{ID: "open", Tenant: "own", Type: "send"}, {ID: "open-too", Tenant: "own", Type: "send"}} {
+			if _, _, err := r.Create(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := r.Append(t.Context(), "open", 0, [][]byte{[]byte("1"), []byte("2"), []byte("3")}); err != nil {
+			t.Fatal(err)
+		}
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(r.Collector())
+		want := `
+# HELP bulk_tenant_stored What counts in a quota of a tenant. All instances on one Redis show the same: max by (tenant, of).
+# TYPE bulk_tenant_stored gauge
+bulk_tenant_stored{of="actions",tenant="own"} 2
+bulk_tenant_stored{of="jobs",tenant="own"} 3
+bulk_tenant_stored{of="jobs",tenant="seen"} 0
+# HELP bulk_tenant_stored_max The quota of a tenant, for those that have one.
+# TYPE bulk_tenant_stored_max gauge
+bulk_tenant_stored_max{of="actions",tenant="own"} 5
+bulk_tenant_stored_max{of="jobs",tenant="own"} 20
+bulk_tenant_stored_max{of="jobs",tenant="seen"} 50
+`
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "bulk_tenant_stored", "bulk_tenant_stored_max"); err != nil {
+			t.Error(err)
+		}
+		for i := range 250 {
+			set(fmt.Sprintf("tenant %d", i), bulk.Tenant{MaxBytes: 1})
+		}
+		// Two quotas of each, but "seen" has one.
+		if series, err := testutil.GatherAndCount(registry, "bulk_tenant_stored"); err != nil || series != 2*200-1 {
+			t.Errorf("%d series, %v; want those of 200 tenants", series, err)
+		}
+	})
+}

@@ -176,6 +176,7 @@ func (p *plant) load() (action string) {
 	p.call("POST", "/v1/rooms/fair/pause", "", "")
 	p.call("POST", "/v1/tokens", `{"name":"billing-importer","roles":["submitter"],"tenants":["acme","nordwind & sons"]}`, "")
 	p.run("topic", "create", "orders", "--partitions", "3")
+	p.run("topic", "create", "reminders", "--delay-enable")
 	p.run("group", "reset", "billing", "--topic", "orders", "--to", "start")
 	return action
 }
@@ -192,6 +193,7 @@ func TestDashboard(t *testing.T) {
 		"workers": "bulk/workers", "confirm-replay": "act?do=replay_found&name=tenant%3Dacme",
 		"rooms": "rooms", "room": "rooms/room?name=shop", "topics": "topics", "topic": "topics/topic?name=sluice.room.events",
 		"records": "topics/records?name=sluice.room.events&partition=0", "tail": "topics/tail?name=sluice.room.events",
+		"records-found": "topics/records?name=sluice.room.events&partition=0&find=shop", "delayed": "topics/delayed?name=reminders",
 		"groups": "topics/groups", "group": "topics/group?name=billing", "reset": "topics/reset?name=billing&topic=orders&to=end",
 		"access": "access", "audit": "access/audit", "confirm-revoke": "act?do=revoke_token&name=billing-importer", "cluster": "cluster", "settings": "settings",
 		"confirm": "act?do=cancel_action&name=" + action,

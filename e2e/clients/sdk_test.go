@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -28,6 +30,32 @@ func languages() []language {
 		{"python", []string{"python3", "../../sdk/python/scenarios.py"}},
 		{"typescript", []string{"node", "../../sdk/typescript/scenarios.js"}},
 		{"go", []string{scenarios}},
+	}
+}
+
+// A quota that does not say when it has room again is an error at once, in each language; what may pass is asked again.
+func TestQuotasAreNotAskedAgain(t *testing.T) {
+	answers := []struct {
+		status      int
+		code, after string
+	}{{503, "unavailable", ""}, {429, "busy", ""}, {429, "quota", "1"}, {429, "quota", ""}}
+	for _, l := range languages() {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				of := answers[min(int(asked.Add(1)), len(answers))-1]
+				w.Header().Set("Content-Type", "application/problem+json")
+				if of.after != "" {
+					w.Header().Set("Retry-After", of.after)
+				}
+				w.WriteHeader(of.status)
+				_, _ = fmt.Fprintf(w, `{"status":%d,"code":%q,"detail":"not now"}`, of.status, of.code)
+			}))
+			t.Cleanup(server.Close)
+			equal(t, "the output", string(must(l.run(t, "refused", server.URL, "shop").Output())(t)), "quota\n")
+			equal(t, "the requests", int(asked.Load()), len(answers))
+		})
 	}
 }
 

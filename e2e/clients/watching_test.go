@@ -76,6 +76,9 @@ func sectionOf(page, anchor string) bool {
 	return false
 }
 
+// notOurs matches the metrics that libraries make.
+var notOurs = regexp.MustCompile("^(go|process|promhttp)_")
+
 // TestDashboards: each query of the dashboards finds data on a server that works, and the metrics of the
 // alerts are there, or documented: those of failures have no series before the first one. A rate needs two
 // samples, and a series may begin a moment after the work, so the server works until all is found.
@@ -103,8 +106,13 @@ func TestDashboards(t *testing.T) {
 		return len(missing) == 0
 	})
 	documented := ""
-	for _, page := range []string{"bulk/metrics.md", "room/operating.md", "topic/metrics.md", "watching.md"} {
+	for _, page := range []string{"bulk/metrics.md", "room/operating.md", "topic/metrics.md", "watching.md", "reliability.md", "security.md"} {
 		documented += string(must(os.ReadFile(filepath.Join("..", "..", "docs", page)))(t))
+	}
+	for name := range types {
+		if !notOurs.MatchString(name) && !strings.Contains(documented, "`"+name+"`") {
+			t.Errorf("no page of docs has the metric %s", name)
+		}
 	}
 	for _, group := range alerts(t) {
 		for _, rule := range group.Rules {
@@ -190,6 +198,7 @@ func busyServer(t *testing.T) (url string, more func(round int)) {
 	ready, api, kafka := startNode(t, "--gate-http", strings.TrimPrefix(gate, "http://"), "--gate-room", "fair", "--gate-upstream", upstream(t))
 	ready()
 	url = "http://" + api
+	call(t, "PUT", url+"/v1/tenants/acme", `{"max_jobs":1000000}`)
 	call(t, "PUT", url+"/v1/rooms/fair", `{"mode":"teller","capacity":9}`)
 	call(t, "PUT", url+"/v1/rooms/shop", `{"mode":"teller","capacity":1}`)
 	call(t, "POST", url+"/v1/rooms/shop/visitors", `{"visitor":"ada"}`)

@@ -3,5 +3,5 @@
 //
 //	go run ./internal/manpages DIR
 //
-// It is a program of its own, so that the binary carries neither.
+// It is a program of its own, so that the binary carries neither. Its test writes docs/commands.md.
 package main

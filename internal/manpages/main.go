@@ -29,10 +29,16 @@ func run(args []string) error {
 			return err
 		}
 	}
+	root := commands()
+	return errors.Join(writePages(root, filepath.Join(args[0], "man")), writeCompletions(root, filepath.Join(args[0], "completions")))
+}
+
+// commands returns all commands, with those that cobra adds.
+func commands() *cobra.Command {
 	root := cli.Root()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	return errors.Join(writePages(root, filepath.Join(args[0], "man")), writeCompletions(root, filepath.Join(args[0], "completions")))
+	return root
 }
 
 // writePages writes the page of a command and of all below it, compressed as systems keep them.

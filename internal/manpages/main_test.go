@@ -2,6 +2,7 @@ package main
 
 import (
 	"compress/gzip"
+	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -38,6 +39,21 @@ func TestEveryCommandHasAPage(t *testing.T) {
 		if !strings.Contains(serve, want) {
 			t.Errorf("the page of sluice serve lacks %q:\n%.3000s", want, serve)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the document of all commands again")
+
+// The document of all commands is what they say of themselves.
+func TestReference(t *testing.T) {
+	path, want := filepath.Join("..", "..", "docs", "commands.md"), reference(commands())
+	if *update {
+		if err := os.WriteFile(path, want, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+		t.Errorf("docs/commands.md is not what the commands say (%v): run make generate", err)
 	}
 }
 

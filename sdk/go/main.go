@@ -21,7 +21,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	commands := map[string]func(ctx context.Context, url, of string) error{"play": play, "work": work, "room": room}
+	commands := map[string]func(ctx context.Context, url, of string) error{"play": play, "work": work, "room": room, "refused": refused}
 	if err := commands[os.Args[1]](ctx, os.Args[2], os.Args[3]); err != nil {
 		log.Fatal(err)
 	}
@@ -214,5 +214,20 @@ func room(ctx context.Context, url, name string) error {
 		return fmt.Errorf("a place that was left is still there: %w", err)
 	}
 	fmt.Println("ok")
+	return nil
+}
+
+// refused enters a room that refuses, and prints the code of the refusal.
+func refused(ctx context.Context, url, name string) error {
+	c, err := roomclient.New(url)
+	if err != nil {
+		return err
+	}
+	_, err = c.Enter(ctx, name, "first")
+	var refusal *roomclient.Error
+	if !errors.As(err, &refusal) {
+		return fmt.Errorf("the room has not refused: %w", err)
+	}
+	fmt.Println(refusal.Code)
 	return nil
 }

@@ -3,6 +3,7 @@
     scenarios.py play URL FILE      prints {"name", "action", "failures"} for each scenario
     scenarios.py work URL TYPE      prints the id of each job that it runs, and ends on SIGTERM
     scenarios.py room URL ROOM      passes three visitors through a room with one slot
+    scenarios.py refused URL ROOM   enters a room that refuses, and prints the code of the refusal
 """
 
 import json
@@ -81,4 +82,11 @@ def room(url, name):
     print("ok")
 
 
-{"play": play, "work": work, "room": room}[sys.argv[1]](*sys.argv[2:])
+def refused(url, name):
+    try:
+        sluice.Room(url, name).enter("first")
+    except sluice.Refused as error:
+        print(error.code)
+
+
+{"play": play, "work": work, "room": room, "refused": refused}[sys.argv[1]](*sys.argv[2:])

@@ -98,9 +98,10 @@ async function refusal(response) {
 /** path returns a path below /v1, with each part escaped. */
 export const path = (...parts) => "/v1/" + parts.map(encodeURIComponent).join("/");
 
-/** transient reports whether the same request may succeed later. */
+/** transient reports whether the same request may succeed later. The refusal of a quota lasts until somebody acts, unless it says when to ask again. */
 export const transient = (error) =>
-  error instanceof ConnectionFailed || (error instanceof Refused && [408, 429, 502, 503, 504].includes(error.status));
+  error instanceof ConnectionFailed ||
+  (error instanceof Refused && [408, 429, 502, 503, 504].includes(error.status) && (error.code !== "quota" || error.retryAfter > 0));
 
 /** delay returns the pause after a failed attempt, in seconds: it doubles from 0.05 to 5, with jitter. */
 export const delay = (attempt, atLeast = 0) =>

@@ -4,6 +4,7 @@
  *     scenarios.js play URL FILE      prints {"name", "action", "failures"} for each scenario
  *     scenarios.js work URL TYPE      prints the id of each job that it runs, and ends on SIGTERM
  *     scenarios.js room URL ROOM      passes three visitors through a room with one slot
+ *     scenarios.js refused URL ROOM   enters a room that refuses, and prints the code of the refusal
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -69,4 +70,9 @@ async function room(url, name) {
   console.log("ok");
 }
 
-await { play, work, room }[process.argv[2]](...process.argv.slice(3));
+async function refused(url, name) {
+  const error = await new Room(url, name).enter({ visitor: "first" }).catch((error) => error);
+  console.log(error.code);
+}
+
+await { play, work, room, refused }[process.argv[2]](...process.argv.slice(3));

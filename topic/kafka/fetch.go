@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -89,46 +88,8 @@ func (f *fetching) trace(began time.Time) {
 func (f *fetching) link(links *spans.Links) {
 	for i := range f.parts {
 		p := &f.parts[i]
-		link(links, p.data, func(offset int64) bool { return offset >= p.want.offset })
+		links.Read(p.data, func(offset int64) bool { return offset >= p.want.offset })
 	}
-}
-
-// maxPassed bounds the records before those of an answer that link reads, which are in the same batch.
-const maxPassed = 4096
-
-// link adds the traces of the records in pieces of whole batches whose offset read accepts. Compressed ones are left out: they are
-// sent as they are stored, and to decompress them for a span would cost more than all the rest.
-func link(links *spans.Links, data [][]byte, read func(offset int64) bool) {
-	passed := 0
-	for _, piece := range data {
-		batches, err := topic.SplitBatches(piece)
-		if err != nil {
-			return
-		}
-		for _, batch := range batches {
-			if batch.Compression() != topic.CodecNone || batch.Control() {
-				continue
-			}
-			reader := topic.NewRecordReader(batch, batch[topic.RecordsAt:])
-			for !links.Full() && passed < maxPassed && reader.Next() {
-				if read(reader.Record.Offset) {
-					links.Add(func(key string) string { return headerOf(&reader.Record, key) })
-				} else {
-					passed++
-				}
-			}
-		}
-	}
-}
-
-// headerOf returns the last header of a name, as clients do; "" if there is none.
-func headerOf(r *topic.Record, key string) string {
-	for _, header := range slices.Backward(r.Headers) {
-		if header.Key == key {
-			return string(header.Value)
-		}
-	}
-	return ""
 }
 
 // fetching is a fetch in flight.

@@ -90,7 +90,7 @@ func (f *sharing) batch(of func(p *shared) bool) spans.Batch {
 // link adds the traces of the records in the answer.
 func (f *sharing) link(links *spans.Links) {
 	for _, p := range f.parts {
-		link(links, p.got.Data, func(offset int64) bool {
+		links.Read(p.got.Data, func(offset int64) bool {
 			return slices.ContainsFunc(p.got.Deliveries, func(d share.Delivery) bool { return d.First <= offset && offset <= d.Last })
 		})
 	}

@@ -73,6 +73,35 @@ func TestSpans(t *testing.T) {
 	}
 }
 
+// parent is the header of a record of a trace.
+func parent(trace int) string { return fmt.Sprintf("00-%032x-00f067aa0ba902b7-01", trace) }
+
+// sendParents sends a batch of records with these headers.
+func sendParents(p *peer, name string, partition int32, options topic.BatchOptions, value []byte, parents ...string) {
+	p.t.Helper()
+	records := make([]topic.Record, len(parents))
+	for i, text := range parents {
+		records[i] = topic.Record{Offset: int64(i), Value: value, Headers: []topic.Header{{Key: "traceparent", Value: []byte(text)}}}
+	}
+	batch, err := topic.NewBatch(records, options)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	produced(p, 9, produceRequest(name, partition, batch))
+}
+
+// linked returns the traces that spans are linked to since the last call.
+func linked(made *tracetest.InMemoryExporter) (traces []int64) {
+	for _, span := range made.GetSpans() {
+		for _, link := range span.Links {
+			id := link.SpanContext.TraceID()
+			traces = append(traces, int64(binary.BigEndian.Uint64(id[8:])))
+		}
+	}
+	made.Reset()
+	return traces
+}
+
 // A poll is linked to the traces of the records in its answer, each once, of a bounded number of them.
 func TestPollsAreLinkedToTheirRecords(t *testing.T) {
 	made := tracetest.NewInMemoryExporter()
@@ -80,51 +109,49 @@ func TestPollsAreLinkedToTheirRecords(t *testing.T) {
 	s := start(t, b, Options{TracerProvider: sdk.NewTracerProvider(sdk.WithSyncer(made))})
 	orders := create(t, b, "orders", 2)
 	p := dial(t, s)
-	parent := func(n int) string { return fmt.Sprintf("00-%032x-00f067aa0ba902b7-01", n) }
-	send := func(partition int32, options topic.BatchOptions, parents ...string) {
-		t.Helper()
-		records := make([]topic.Record, len(parents))
-		for i, text := range parents {
-			records[i] = topic.Record{Offset: int64(i), Value: []byte("x"), Headers: []topic.Header{{Key: "traceparent", Value: []byte(text)}}}
-		}
-		batch, err := topic.NewBatch(records, options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		produced(p, 9, produceRequest("orders", partition, batch))
-	}
-	send(0, topic.BatchOptions{}, parent(1), parent(2), parent(3), parent(2), "neither", parent(0))
+	x := []byte("x")
+	sendParents(p, "orders", 0, topic.BatchOptions{}, x, parent(1), parent(2), parent(3), parent(2), "neither", parent(0))
 	many := make([]string, 100)
 	for i := range many {
 		many[i] = parent(i + 1)
 	}
-	send(1, topic.BatchOptions{Codec: topic.CodecGzip}, slices.Repeat([]string{parent(200)}, 5)...)
-	send(1, topic.BatchOptions{}, many...)
+	sendParents(p, "orders", 1, topic.BatchOptions{Codec: topic.CodecGzip}, x, slices.Repeat([]string{parent(200)}, 5)...)
+	sendParents(p, "orders", 1, topic.BatchOptions{}, x, many...)
 
-	linked := func() (traces []int64) {
-		for _, span := range made.GetSpans() {
-			for _, link := range span.Links {
-				id := link.SpanContext.TraceID()
-				traces = append(traces, int64(binary.BigEndian.Uint64(id[8:])))
-			}
-		}
-		made.Reset()
-		return traces
-	}
-	linked()
+	linked(made)
 	fetched(p, "orders", 1)
-	if got := linked(); !slices.Equal(got, []int64{2, 3}) {
+	if got := linked(made); !slices.Equal(got, []int64{2, 3}) {
 		t.Errorf("records from offset 1 on: linked to %v, want 2 and 3", got)
 	}
 	ask[*kmsg.ShareGroupHeartbeatResponse](p, 1, newShareJoin("g", "x", "orders"))
-	linked()
+	linked(made)
 	ask[*kmsg.ShareFetchResponse](p, 2, newShareFetch(orders, "x", 0))
-	if got := linked(); !slices.Equal(got, []int64{1, 2}) {
+	if got := linked(made); !slices.Equal(got, []int64{1, 2}) {
 		t.Errorf("two records of a share group: linked to %v, want 1 and 2", got)
 	}
 	ask[*kmsg.FetchResponse](p, 12, fetchRequest("orders", 1, 2))
-	if got := linked(); len(got) != 32 || got[0] != 1 || got[31] != 32 {
-		t.Errorf("many records behind compressed ones: linked to %v, want 1 to 32", got)
+	if got := linked(made); len(got) != 30 || got[0] != 200 || got[1] != 1 || got[29] != 29 {
+		t.Errorf("many records behind compressed ones: linked to %v, want 200 and 1 to 29, which are those of 32 records", got)
+	}
+}
+
+// Compressed records are looked at too, as far as there is space for them.
+func TestPollsAreLinkedToCompressedRecords(t *testing.T) {
+	made := tracetest.NewInMemoryExporter()
+	b := startBroker(t, storetest.NewMemory(), sharesFromStart)
+	s := start(t, b, Options{TracerProvider: sdk.NewTracerProvider(sdk.WithSyncer(made))})
+	create(t, b, "packed", 1)
+	p := dial(t, s)
+	for codec := topic.CodecGzip; codec <= topic.CodecZstd; codec++ {
+		sendParents(p, "packed", 0, topic.BatchOptions{Codec: codec}, nil, parent(codec))
+	}
+	sendParents(p, "packed", 0, topic.BatchOptions{Codec: topic.CodecGzip}, make([]byte, 1<<20), parent(5))
+	sendParents(p, "packed", 0, topic.BatchOptions{Codec: topic.CodecZstd}, nil, parent(6))
+	sendParents(p, "packed", 0, topic.BatchOptions{}, nil, parent(7))
+	linked(made)
+	ask[*kmsg.FetchResponse](p, 12, fetchRequest("packed", 0, 0))
+	if got := linked(made); !slices.Equal(got, []int64{1, 2, 3, 4, 7}) {
+		t.Errorf("linked to %v; want 1 to 4, of each codec, and 7, which is not compressed; there is no space from 5 on", got)
 	}
 }
 

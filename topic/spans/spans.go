@@ -82,6 +82,7 @@ func (s *Spans) Polled(began time.Time, b *Batch, link func(*Links)) {
 	if span.IsRecording() {
 		var links Links
 		link(&links)
+		links.release()
 		for _, of := range links.found {
 			span.AddLink(trace.Link{SpanContext: of})
 		}

@@ -158,8 +158,11 @@ def path(*parts: Union[str, int]) -> str:
 
 
 def transient(error: Union[ConnectionFailed, Refused]) -> bool:
-    """Reports whether the same request may succeed later."""
-    return isinstance(error, ConnectionFailed) or error.status in (408, 429, 502, 503, 504)
+    """Reports whether the same request may succeed later. The refusal of a quota lasts until somebody acts,
+    unless it says when to ask again."""
+    if isinstance(error, ConnectionFailed):
+        return True
+    return error.status in (408, 429, 502, 503, 504) and (error.code != "quota" or error.retry_after > 0)
 
 
 def delay(attempt: int, at_least: float = 0.0) -> float:

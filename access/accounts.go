@@ -49,6 +49,8 @@ type Options struct {
 	// RequestsPerSecond is how many requests somebody may send over HTTP in a second, but for the admin token of the
 	// settings. Default 0: any number.
 	RequestsPerSecond int
+	// Exchange divides the rates of quotas among the instances that share them. Default nil: this instance has each whole rate.
+	Exchange Exchange
 }
 
 // Accounts knows the tokens. It is a lifecycle.Service, and safe for concurrent use.
@@ -62,7 +64,8 @@ type Accounts struct {
 	admin  atomic.Pointer[record]
 	known  atomic.Pointer[snapshot]
 
-	buckets buckets
+	buckets  buckets
+	exchange Exchange // nil: there is none
 	// perSecond is how many requests over HTTP somebody may send in a second; 0: any number.
 	perSecond float64
 
@@ -98,6 +101,9 @@ func New(store Store, admin string, options Options) (*Accounts, error) {
 	if a.logger == nil {
 		a.logger = slog.Default()
 	}
+	if a.exchange = options.Exchange; a.exchange != nil {
+		a.buckets.wake, a.buckets.others = lifecycle.NewSignal(), assumed
+	}
 	a.known.Store(newSnapshot(&document{}, ""))
 	a.SetGrants(options.Grants)
 	return a, a.SetAdmin(admin)
@@ -130,6 +136,9 @@ func (a *Accounts) Start(ctx context.Context) error {
 	}
 	if a.jwts != nil {
 		a.Go("follow the keys of the identity provider", a.jwts.options.Keys.Follow)
+	}
+	if a.exchange != nil {
+		a.Go("divide rates", a.divideRates)
 	}
 	a.Go("follow the store", func(ctx context.Context) error {
 		for lifecycle.Sleep(ctx, nil, Follow) {

@@ -10,6 +10,7 @@
 //     of each HTTP operation, each other path and each Kafka request.
 //   - An [ACL] allows or denies somebody an operation of Kafka on resources, beside roles and limits.
 //   - A [Quota] bounds the bytes a second of a user or a client id of Kafka's; a [Meter] counts them.
+//   - An instance's part of a rate is what it wants of it, or what is left by the others, divided evenly: see shares.
 //   - Limits narrow a token to tenants, job types, rooms, topics or groups.
 //   - [Accounts] has the tokens in memory. A [Store] keeps them, all in one document.
 //
@@ -22,6 +23,7 @@
 //     somebody who wants to call the server.
 //   - There are at most [MaxTokens] tokens and users, [MaxACLs] ACLs and [MaxQuotas] quotas, and the document has at most
 //     [MaxDocument] bytes.
-//   - A quota holds for each instance by itself, within 5 % over 10 seconds, and makes a client wait at most [MaxThrottle].
+//   - A quota holds over all instances that share an [Exchange], within 5 % over 10 seconds, and makes a client wait at most
+//     [MaxThrottle]. Without one it holds for each instance by itself.
 //   - A nil *Principal may do everything, and nil *Accounts know nobody: that is a server without accounts.
 package access

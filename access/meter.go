@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sluice-project/sluice/lifecycle"
 )
 
 const (
@@ -125,7 +127,9 @@ func (m *Meter) Spend(bytes int64) time.Duration {
 	m.among.mu.Lock()
 	defer m.among.mu.Unlock()
 	now := time.Now()
-	return m.among.bucket(m.of, now).spend(bytes, m.rate, now)
+	b := m.among.bucket(m.of, now)
+	defer m.among.tell(b)
+	return b.spend(bytes, m.rate, now)
 }
 
 // Allowance returns how many bytes an answer may have now; 0 means that it must be empty.
@@ -133,7 +137,9 @@ func (m *Meter) Allowance() int64 {
 	m.among.mu.Lock()
 	defer m.among.mu.Unlock()
 	now := time.Now()
-	return m.among.bucket(m.of, now).allowance(m.rate, now)
+	b := m.among.bucket(m.of, now)
+	defer m.among.tell(b)
+	return b.allowance(m.rate, now)
 }
 
 // TooManyError says that a request comes too early.
@@ -172,16 +178,33 @@ func (a *Accounts) Request(p *Principal) error {
 	return nil
 }
 
-// buckets are those of all entities that use something. Quotas hold for each instance by itself, as Kafka's do for each
-// broker.
+// buckets are those of all entities that use something, each with this instance's part of their rate.
 type buckets struct {
 	mu    sync.Mutex
 	all   map[used]*bucket
 	swept time.Time
+
+	// wake is signaled if the other instances are to be told something at once; nil: there are none.
+	wake lifecycle.Signal
+	// others is how many instances there are besides this one, as counted then. The last time that they were heard is heard.
+	others         int
+	counted, heard time.Time
 }
 
-// bucket returns the bucket of an entity. b.mu is held.
+// bucket returns the bucket of an entity, which is to be used. b.mu is held.
 func (b *buckets) bucket(of used, now time.Time) *bucket {
+	found := b.find(of, now)
+	if b.wake != nil {
+		if found.used = now; !found.active {
+			found.begin(b.even(), now)
+			b.wake.Wake()
+		}
+	}
+	return found
+}
+
+// find returns the bucket of an entity. b.mu is held.
+func (b *buckets) find(of used, now time.Time) *bucket {
 	if found := b.all[of]; found != nil {
 		return found
 	}
@@ -198,9 +221,25 @@ func (b *buckets) bucket(of used, now time.Time) *bucket {
 	if b.all == nil {
 		b.all = map[used]*bucket{}
 	}
-	made := &bucket{}
-	b.all[used{of.rate, of.by, of.user, strings.Clone(of.client)}] = made
+	of.client = strings.Clone(of.client)
+	made := &bucket{part: 1, least: 1}
+	if b.wake != nil {
+		made.id = of.id()
+	}
+	b.all[of] = made
 	return made
+}
+
+// even returns the part of a rate that an instance has if nothing else is known. b.mu is held.
+func (b *buckets) even() float64 { return 1 / float64(1+b.others) }
+
+// tell makes the others know soon, once in a span, that somebody was held who may have more of the rate than this instance has.
+// b.mu is held.
+func (b *buckets) tell(of *bucket) {
+	if b.wake != nil && of.use.held && of.told < 1 && !of.use.woke {
+		of.use.woke = true
+		b.wake.Wake()
+	}
 }
 
 // due returns how long it lasts until an entity may spend one of a rate; of rate 0 it always may. b.mu is held.
@@ -208,7 +247,9 @@ func (b *buckets) due(of used, rate float64, now time.Time) time.Duration {
 	if rate == 0 {
 		return 0
 	}
-	return b.bucket(of, now).due(rate, now)
+	found := b.bucket(of, now)
+	defer b.tell(found)
+	return found.due(rate, now)
 }
 
 // spendOne counts one of a rate; of rate 0 nothing is counted. b.mu is held.

@@ -71,7 +71,7 @@ func (c *Config) accessSettings() []Setting {
 		{Key: "access.grants", field: &c.Access.Grants, check: each(checkGrant),
 			Usage: "what those may do who have no token of their own; for each of them the first that matches: name:NAME, such as name:cert:till-1, or claim:VALUE, then roles and limits, such as claim:tills producer topic=orders*; limits are tenant, type, room, topic and group; read again when the file changes"},
 		{Key: "access.requests_per_second", field: &c.Access.RequestsPerSecond, Zero: "no limit", check: upTo(0, 1_000_000),
-			Usage: "requests to http that each account may send in a second, at each instance; further ones are answered 429 with Retry-After. Requests with the admin token of the settings, and what visitors of rooms need, are not counted"},
+			Usage: "requests to http that each account may send in a second, to all instances together that share the accounts; further ones are answered 429 with Retry-After. Requests with the admin token of the settings, and what visitors of rooms need, are not counted"},
 		{Key: "audit.file", field: &c.Audit.File, Default: auditAuto, check: orWord(Off, checkPath, `the path of a file, "auto" or "off"`), gateFlag: sameFlag,
 			Usage: "path of the audit trail: refusals, and what changes something, one line of JSON each; auto: audit.log in the data directory if the server has accounts, and otherwise none; off: none"},
 		{Key: "audit.max_bytes", field: &c.Audit.MaxBytes, Default: "64MiB", gateFlag: sameFlag, check: sizes(1<<20, math.MaxInt64, "at least 1MiB"),

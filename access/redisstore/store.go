@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"embed"
 	"errors"
 	"log/slog"
@@ -41,10 +42,11 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Store is an access.Store in Redis.
+// Store is an access.Store in Redis, and an access.Exchange.
 type Store struct {
-	db  *rediskv.DB
-	key string
+	db       *rediskv.DB
+	key      string
+	instance string // no other has the same
 }
 
 var _ access.Store = (*Store)(nil)
@@ -58,7 +60,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db, cmp.Or(options.Key, DefaultKey)}, nil
+	return &Store{db, cmp.Or(options.Key, DefaultKey), rand.Text()}, nil
 }
 
 // Close ends all connections.

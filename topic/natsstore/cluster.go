@@ -43,6 +43,7 @@ type cluster struct {
 	work    *lifecycle.Group
 	wake    chan struct{} // holds one element if a check is due at once
 	watches topic.Watches
+	tales   tales
 	sending sync.Mutex // held while a heartbeat is sent: the last one is current
 
 	mu       sync.Mutex
@@ -75,6 +76,9 @@ func (c *cluster) start() error {
 		}
 	})
 	if err != nil {
+		return err
+	}
+	if err = subscribe(conn, tellSubject+".*", c.hear); err != nil {
 		return err
 	}
 	err = subscribe(conn, server.JSAdvisoryStreamLeaderElectedPre+".*", func(*nats.Msg) { c.wakeUp() })

@@ -30,8 +30,8 @@ func Command() *cobra.Command {
   of users and client ids    producer_byte_rate, consumer_byte_rate
   of tenants                 requests_per_second
 
-docs/access.md says what each bounds. What a tenant has stored is bounded by
-"sluice bulk tenant".`,
+Rates hold over all instances and nodes together. docs/access.md says what each quota
+bounds. What a tenant has stored is bounded by "sluice bulk tenant".`,
 		Example: `  sluice quota set --user ada max_topics=20 max_partitions=100
   sluice quota set --user '<default>' max_rooms=5
   sluice quota set --tenant acme requests_per_second=50

@@ -12,6 +12,7 @@ import (
 	"github.com/sluice-project/sluice/access/redisstore"
 	"github.com/sluice-project/sluice/config"
 	"github.com/sluice-project/sluice/lifecycle"
+	"github.com/sluice-project/sluice/topic/natsstore"
 )
 
 // accounts are the tokens of this process, or of all that share its state.
@@ -24,7 +25,8 @@ type accounts struct {
 }
 
 // openAccounts opens the store of tokens: where the state of rooms and bulk is if that is in Redis, in the metadata of
-// topics if this is a node of a cluster, and otherwise in the data directory. Topics are nil if they are off.
+// topics if this is a node of a cluster, and otherwise in the data directory. Those who share it share the rates of quotas too, of
+// whatever kind. Topics are nil if they are off.
 func openAccounts(ctx context.Context, settings *config.Config, topics topicStore, log *slog.Logger) (*accounts, error) {
 	opened := &accounts{part: *noPart()}
 	var err error
@@ -35,6 +37,7 @@ func openAccounts(ctx context.Context, settings *config.Config, topics topicStor
 		return opened, nil
 	}
 	var store access.Store
+	var exchange access.Exchange
 	switch {
 	case !settings.State.IsOff() && !settings.State.IsEmbedded():
 		ctx, cancel := context.WithTimeout(ctx, stateTimeout)
@@ -43,9 +46,10 @@ func openAccounts(ctx context.Context, settings *config.Config, topics topicStor
 		if err != nil {
 			return nil, fmt.Errorf("open tokens at %s: %w", settings.State, err)
 		}
-		store, opened.close = redis, redis.Close
+		store, exchange, opened.close = redis, redis, redis.Close
 	case settings.Cluster.On():
 		store = metastore.New(topics.Meta())
+		exchange, _ = topics.(*natsstore.Store)
 	default:
 		file := filestore.New(settings.DataDir)
 		store, opened.checkpoint = file, file.CopyTo
@@ -58,6 +62,7 @@ func openAccounts(ctx context.Context, settings *config.Config, topics topicStor
 	if err != nil {
 		return nil, err
 	}
+	options.Exchange = exchange
 	if opened.known, err = access.New(store, admin, options); err != nil {
 		return nil, err
 	}

@@ -146,7 +146,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		services = append(services, topics.member)
 		grace += leaveTime
 	}
-	log.Info("serving", "http", settings.HTTP.String(), "public", settings.Public.String(), "kafka", settings.Topic.Kafka.String(), "data", settings.DataDir, "state", settings.State.String(), "gate", settings.Gate.HTTP)
+	log.Info("serving", "http", settings.HTTP.String(), "public", settings.Public.String(), "kafka", settings.Topic.Kafka.String(), "data", settings.DataDir, "state", settings.State.String(), "gate", settings.Gate.HTTP.String())
 	return lifecycle.Run(ctx, grace, services...)
 }
 

@@ -115,7 +115,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(settings, stored, accounts, server, secure, bounds, tracing.provider, log)
+	topics, err := openTopics(settings, stored, disk, accounts, server, secure, bounds, tracing.provider, log)
 	if err != nil {
 		return err
 	}

@@ -174,7 +174,7 @@ generate: ## Write again what is generated from the code
 
 .PHONY: fixture
 fixture: ## Make the data of an earlier version that upgrades are tested with (OF=tag)
-	go test -count=1 -run TestUpgradeFixture ./e2e -fixture $(OF)
+	go test -count=1 -tags redis -run TestUpgradeFixture ./e2e -fixture $(OF)
 
 .PHONY: site
 site: ## Make a web site of the documents: dist/site/

@@ -148,7 +148,7 @@ func Load(flags *pflag.FlagSet, environ []string) (*Config, error) {
 // room and the upstream may be empty.
 func LoadGate(flags *pflag.FlagSet, environ []string) (*Config, error) {
 	c := Default()
-	c.Gate.HTTP = DefaultGate
+	c.Gate.HTTP = List{DefaultGate}
 	if err := c.load(flags, environ); err != nil {
 		return nil, err
 	}

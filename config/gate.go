@@ -4,8 +4,8 @@ import "time"
 
 // Gate are the settings of a gate in front of an upstream.
 type Gate struct {
-	// HTTP is the address of the gate, or Off.
-	HTTP string
+	// HTTP are the addresses of the gate, or Off; see Config.GateListeners.
+	HTTP List
 	// Room is the name of the room whose passes let visitors through.
 	Room string
 	// Upstream is the URL of the server behind the gate.
@@ -116,7 +116,7 @@ const gateNeedsRooms = "a gate needs rooms: want another state than off"
 func (c *Config) validateGate() error {
 	const key = "gate.http"
 	switch {
-	case c.Gate.HTTP == Off:
+	case c.Gate.HTTP.String() == Off:
 		return nil
 	case c.State.IsOff():
 		return c.wrong(key, gateNeedsRooms)

@@ -20,9 +20,6 @@ type Listener struct {
 
 // Listeners returns the listeners for Kafka clients, in the order of the setting; none if topics are off.
 func (c *Config) Listeners() []Listener {
-	if !c.Topic.On() {
-		return nil
-	}
 	advertised := map[string]string{}
 	for _, text := range c.Topic.Advertise {
 		if text != advertiseAuto {
@@ -30,7 +27,7 @@ func (c *Config) Listeners() []Listener {
 			advertised[name] = address
 		}
 	}
-	all := c.listeners(c.Topic.Kafka)
+	all := listeners(c.Topic.Kafka, c.TLS.On())
 	for i := range all {
 		all[i].Advertise = advertised[all[i].Name]
 	}
@@ -38,21 +35,22 @@ func (c *Config) Listeners() []Listener {
 }
 
 // HTTPListeners returns the listeners of the API and the dashboard, in the order of the setting.
-func (c *Config) HTTPListeners() []Listener { return c.listeners(c.HTTP) }
+func (c *Config) HTTPListeners() []Listener { return listeners(c.HTTP, c.TLS.On()) }
 
 // PublicListeners returns the listeners of the public part of the API, in the order of the setting; none if it is off.
-func (c *Config) PublicListeners() []Listener {
-	if c.Public.String() == Off {
-		return nil
-	}
-	return c.listeners(c.Public)
-}
+func (c *Config) PublicListeners() []Listener { return listeners(c.Public, c.TLS.On()) }
+
+// GateListeners returns the listeners of the gate, in the order of the setting; none if it is off.
+func (c *Config) GateListeners() []Listener { return listeners(c.Gate.HTTP, c.Gate.TLSCert != "") }
 
 // listeners returns those of a setting; the one without a name has TLS if there is a certificate.
-func (c *Config) listeners(setting List) []Listener {
+func listeners(setting List, certified bool) []Listener {
+	if setting.String() == Off {
+		return nil
+	}
 	var all []Listener
 	for _, text := range setting {
-		listener := Listener{Addr: text, TLS: c.TLS.On()}
+		listener := Listener{Addr: text, TLS: certified}
 		if form := listenerForm.FindStringSubmatch(text); form != nil {
 			listener = Listener{Name: form[1], TLS: form[2] == "tls", Addr: form[3]}
 		}
@@ -140,13 +138,19 @@ func checkAdvertised(text string) error {
 
 // validateListeners checks the listeners against what they need.
 func (c *Config) validateListeners() error {
+	const operators = "tls.cert_file and tls.key_file"
 	for _, of := range []struct {
 		key       string
 		listeners []Listener
-	}{{"http", c.HTTPListeners()}, {"public", c.PublicListeners()}, {"kafka", c.Listeners()}} {
+		certified bool
+		need      string
+	}{
+		{"http", c.HTTPListeners(), c.TLS.On(), operators}, {"public", c.PublicListeners(), c.TLS.On(), operators}, {"kafka", c.Listeners(), c.TLS.On(), operators},
+		{"gate.http", c.GateListeners(), c.Gate.TLSCert != "", "gate.tls_cert and gate.tls_key"},
+	} {
 		for _, listener := range of.listeners {
-			if listener.TLS && !c.TLS.On() {
-				return c.wrong(of.key, fmt.Sprintf("%q: want tls.cert_file and tls.key_file too", listener))
+			if listener.TLS && !of.certified {
+				return c.wrong(of.key, fmt.Sprintf("%q: want %s too", listener, of.need))
 			}
 		}
 	}

@@ -103,25 +103,43 @@ func TestHTTPListeners(t *testing.T) {
 		"plain here too": {"inner=plain://127.0.0.1:8080, outer=tls://10.0.0.1:8443", []config.Listener{{Name: "inner", Addr: "127.0.0.1:8080"}, {Name: "outer", Addr: "10.0.0.1:8443", TLS: true}}, "https://10.0.0.1:8443", false},
 		"only here":      {"a=plain://127.0.0.1:1,b=tls://127.0.0.1:2", []config.Listener{{Name: "a", Addr: "127.0.0.1:1"}, {Name: "b", Addr: "127.0.0.1:2", TLS: true}}, "http://127.0.0.1:1", true},
 	} {
-		environ := append(variables(withTLS(t)), "SLUICE_HTTP="+test.http, "SLUICE_PUBLIC="+test.http)
+		certificate := write(t, "a")
+		environ := append(variables(withTLS(t)), "SLUICE_HTTP="+test.http, "SLUICE_PUBLIC="+test.http, "SLUICE_GATE_HTTP="+test.http,
+			"SLUICE_GATE_ROOM=shop", "SLUICE_GATE_UPSTREAM=http://shop", "SLUICE_GATE_TLS_CERT="+certificate, "SLUICE_GATE_TLS_KEY="+certificate)
 		c, err := config.Load(nil, environ)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if got, public := c.HTTPListeners(), c.PublicListeners(); !reflect.DeepEqual(got, test.listeners) || !reflect.DeepEqual(public, test.listeners) {
-			t.Errorf("%s: http is %+v, public %+v, want %+v", name, got, public, test.listeners)
+		for of, got := range map[string][]config.Listener{"http": c.HTTPListeners(), "public": c.PublicListeners(), "gate.http": c.GateListeners()} {
+			if !reflect.DeepEqual(got, test.listeners) {
+				t.Errorf("%s: %s is %+v, want %+v", name, of, got, test.listeners)
+			}
 		}
 		if got := c.Advertised().HTTP; got != test.told || c.InlineTargets() != test.inline {
 			t.Errorf("%s: operators are told %s, want %s; inline targets: %v", name, got, test.told, c.InlineTargets())
 		}
 	}
+	for name, settings := range map[string]map[string]string{"TLS of operators": withTLS(t), "no TLS": nil} {
+		c, err := config.Load(nil, append(variables(settings), "SLUICE_GATE_HTTP=:80", "SLUICE_GATE_ROOM=shop", "SLUICE_GATE_UPSTREAM=http://shop"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.GateListeners(); !reflect.DeepEqual(got, []config.Listener{{Addr: ":80"}}) {
+			t.Errorf("%s: without a certificate of its own, the gate has %+v", name, got)
+		}
+	}
+	if off := config.Default(); off.PublicListeners() != nil || off.GateListeners() != nil {
+		t.Errorf("public off: %+v, gate off: %+v", off.PublicListeners(), off.GateListeners())
+	}
 	for setting, want := range map[string]string{
-		"HTTP=off":                     `http: "off": want host:port, such as 127.0.0.1:8080, or up to 16, each with a name of its own and plain or tls, such as internal=plain://127.0.0.1:8080, public=tls://0.0.0.0:8443`,
-		"HTTP=127.0.0.1:1,127.0.0.1:2": `http: "127.0.0.1:1,127.0.0.1:2": "127.0.0.1:1": want host:port`,
-		"HTTP=a=tls://127.0.0.1:1":     `http: "a=tls://127.0.0.1:1": want tls.cert_file and tls.key_file too`,
-		"PUBLIC=a=tls://127.0.0.1:1":   `public: "a=tls://127.0.0.1:1": want tls.cert_file and tls.key_file too`,
-		"PUBLIC=a":                     `public: "a": want host:port, such as 127.0.0.1:8081, or up to 16, each with a name of its own and plain or tls, such as internal=plain://127.0.0.1:8081, public=tls://0.0.0.0:8444, or "off"`,
+		"GATE_HTTP=a=tls://127.0.0.1:1": `gate.http: "a=tls://127.0.0.1:1": want gate.tls_cert and gate.tls_key too`,
+		"GATE_HTTP=a":                   `gate.http: "a": want host:port, such as 127.0.0.1:8000, or up to 16, each with a name of its own and plain or tls, such as internal=plain://127.0.0.1:8000, public=tls://0.0.0.0:443, or "off"`,
+		"HTTP=off":                      `http: "off": want host:port, such as 127.0.0.1:8080, or up to 16, each with a name of its own and plain or tls, such as internal=plain://127.0.0.1:8080, public=tls://0.0.0.0:8443`,
+		"HTTP=127.0.0.1:1,127.0.0.1:2":  `http: "127.0.0.1:1,127.0.0.1:2": "127.0.0.1:1": want host:port`,
+		"HTTP=a=tls://127.0.0.1:1":      `http: "a=tls://127.0.0.1:1": want tls.cert_file and tls.key_file too`,
+		"PUBLIC=a=tls://127.0.0.1:1":    `public: "a=tls://127.0.0.1:1": want tls.cert_file and tls.key_file too`,
+		"PUBLIC=a":                      `public: "a": want host:port, such as 127.0.0.1:8081, or up to 16, each with a name of its own and plain or tls, such as internal=plain://127.0.0.1:8081, public=tls://0.0.0.0:8444, or "off"`,
 	} {
 		if _, err := config.Load(nil, []string{"SLUICE_" + setting}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", setting, err, want)

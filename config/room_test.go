@@ -61,7 +61,7 @@ func TestRoomsOfTheFile(t *testing.T) {
 		t.Errorf("trusted proxies %v, want %v", got, prefixes)
 	}
 	gate := config.Default().Gate
-	gate.HTTP, gate.Room, gate.Upstream = "127.0.0.1:8000", "shop", "http://127.0.0.1:3000"
+	gate.HTTP, gate.Room, gate.Upstream = config.List{"127.0.0.1:8000"}, "shop", "http://127.0.0.1:3000"
 	if want := gate; !reflect.DeepEqual(c.Gate, want) {
 		t.Errorf("gate %+v, want %+v", c.Gate, want)
 	}
@@ -217,7 +217,7 @@ func TestGateFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Gate.HTTP != config.DefaultGate || c.Gate.Room != "shop" || c.Gate.Upstream != "http://a:1" || c.HTTP.String() != ":9" || c.State != "redis://b" || c.Room.TrustedProxies.String() != "::1" {
+	if c.Gate.HTTP.String() != config.DefaultGate || c.Gate.Room != "shop" || c.Gate.Upstream != "http://a:1" || c.HTTP.String() != ":9" || c.State != "redis://b" || c.Room.TrustedProxies.String() != "::1" {
 		t.Errorf("got %+v", c)
 	}
 	if source := c.Source("gate.room"); source != "flag --room" {

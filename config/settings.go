@@ -237,8 +237,8 @@ func (c *Config) roomSettings() []Setting {
 func (c *Config) gateSettings() []Setting {
 	g, challenge := &c.Gate, &c.Gate.Challenge
 	settings := []Setting{
-		{Key: "gate.http", field: &g.HTTP, Default: Off, gateFlag: "listen", check: orWord(Off, checkAddress, `host:port, such as 127.0.0.1:8000, or "off"`),
-			Usage: "address of a gate in front of an upstream, host:port; off: none"},
+		{Key: "gate.http", field: &g.HTTP, Default: Off, gateFlag: "listen", check: orWord(Off, checkListeners("8000", "443", `, or "off"`), ""),
+			Usage: "address of a gate in front of an upstream, host:port, with TLS if gate.tls_cert is set; or several, as of http: internal=plain://127.0.0.1:8000, public=tls://0.0.0.0:443; off: none"},
 		{Key: "gate.room", field: &g.Room, check: optional(room.ValidName),
 			Usage: "name of the room whose passes let visitors through the gate"},
 		{Key: "gate.upstream", field: &g.Upstream, check: optional(checkUpstream),

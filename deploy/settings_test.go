@@ -46,7 +46,7 @@ func TestSettingsOfThePackage(t *testing.T) {
 		}
 	}
 	c := load(t, []string{"--config", filepath.Join(folder, "sluice.yaml")}, nil)
-	if c.Topic.Advertise.String() != "queue.example.com:9092" || c.Gate.HTTP != "0.0.0.0:80" || c.State.String() == "embedded" {
+	if c.Topic.Advertise.String() != "queue.example.com:9092" || c.Gate.HTTP.String() != "0.0.0.0:80" || c.State.String() == "embedded" {
 		t.Errorf("the settings that %s shows as comments are not read: %+v", file, c)
 	}
 }

@@ -146,6 +146,12 @@ func TestCluster(t *testing.T) {
 	if shown := c.show(c.all[1]); len(shown.Nodes) != 3 || shown.Nodes[2].Rack != "rack3" {
 		t.Fatalf("the nodes are %+v", shown.Nodes)
 	}
+	for _, node := range c.all {
+		until.True(t, "each node measures fsyncs of its disk", func() bool {
+			fsyncs, err := node.metric(`disk_fsync_duration_ms_count{store="topic"}`)
+			return err == nil && fsyncs >= 2
+		})
+	}
 	admin := kadm.NewClient(c.all[0].connect())
 	if _, err := admin.CreateTopic(t.Context(), smokePartitions, 3, nil, smokeTopic); err != nil {
 		t.Fatal(err)

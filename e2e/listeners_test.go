@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -131,6 +132,53 @@ func TestHTTPListenersOfOneServer(t *testing.T) {
 			return err
 		})
 	}
+	s.terminate()
+}
+
+// One gate has a plain address for the proxy of this machine, and one with TLS beside it, of one room: who is inside through one of them fills it
+// for all, a visitor of the proxy has a place at both, and both end when the gate does.
+func TestListenersOfOneGate(t *testing.T) {
+	t.Parallel()
+	authority := certtest.New(t)
+	own, outer := authority.Issue("gate"), ports.Addrs(t, 1)[0]
+	s, inner := newGate(t, shop(t).URL, "--capacity", "1", "--tls-cert", own.Cert, "--tls-key", own.Key, "--trusted-proxies", "127.0.0.0/8")
+	s.args = append(s.args, "--listen", fmt.Sprintf("inner=plain://%s,outer=tls://%s", strings.TrimPrefix(inner, "http://"), outer))
+	s.start()
+	for _, at := range []string{outer, strings.TrimPrefix(inner, "http://")} {
+		until.Succeeds(t, "the gate listens at "+at, func() error {
+			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", at)
+			if err == nil {
+				err = c.Close()
+			}
+			return err
+		})
+	}
+	secure := &http.Transport{TLSClientConfig: authority.Client()}
+	defer secure.CloseIdleConnections()
+	first, second := newPerson(t, "https://"+outer), newPerson(t, inner)
+	first.client.Transport = secure
+	if !first.inShop("/") {
+		t.Fatal("the first visitor is not in the shop, over TLS")
+	}
+	if second.inShop("/") {
+		t.Fatal("the second visitor is in the shop, which is full")
+	}
+	proxied, err := http.NewRequestWithContext(t.Context(), http.MethodGet, inner+"/cart", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxied.Header.Set("X-Forwarded-Proto", "https")
+	for _, cookie := range first.client.Jar.Cookies(&url.URL{Scheme: "https", Host: outer, Path: "/"}) {
+		proxied.AddCookie(cookie)
+	}
+	if a, err := send(http.DefaultClient, proxied); err != nil || !strings.Contains(string(a.body), "the shop has /cart, with a pass: true") {
+		t.Errorf("the first visitor, through a proxy that ends TLS: %v %d %s", err, a.status, a.body)
+	}
+	if a := newPerson(t, "http://"+outer).get("/", "text/html"); a.status != http.StatusBadRequest {
+		t.Errorf("a visitor without TLS where it is: %d, want 400", a.status)
+	}
+	first.get("/pay", "text/html")
+	until.True(t, "the second visitor is in the shop", func() bool { return second.inShop("/") })
 	s.terminate()
 }
 

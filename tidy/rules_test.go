@@ -150,7 +150,7 @@ var packages = map[string]rule{
 	"internal/edge/problem":  {refuses: []string{"github.com", "net"}},
 	"internal/pebblekv":      {refuses: []string{"net"}},
 	"internal/rediskv":       {refuses: []string{pebble}},
-	"internal/fsync":         {refuses: []string{"net"}},
+	"internal/fsync":         {imports: []string{"lifecycle"}, refuses: []string{"net"}},
 	"internal/jsonclient":    {imports: []string{"internal/edge/problem", "internal/retry"}, refuses: []string{pebble, "github.com/danielgtaylor"}},
 	"internal/renew":         {refuses: []string{"github.com", "net/http"}},
 	"internal/cron":          {refuses: []string{"net", "os"}},

@@ -8,12 +8,15 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/segmentio/kafka-go"
 )
 
 // authority signs certificates into a folder.
@@ -68,6 +71,19 @@ func TestMutualTLS(t *testing.T) {
 			conn.Close()
 		}
 		return err == nil
+	})
+	t.Run("kafka-go", func(t *testing.T) {
+		for name, want := range map[string]error{"till": nil, "stranger": kafka.TopicAuthorizationFailed} {
+			certificate := must(tls.LoadX509KeyPair(path(name+".pem"), path(name+".key")))(t)
+			transport := &kafka.Transport{TLS: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}}}
+			answer, err := (&kafka.Client{Addr: kafka.TCP(addr), Timeout: patience, Transport: transport}).CreateTopics(t.Context(), &kafka.CreateTopicsRequest{
+				Topics: []kafka.TopicConfig{{Topic: "of-" + name, NumPartitions: 1, ReplicationFactor: 1}},
+			})
+			transport.CloseIdleConnections()
+			if err != nil || !errors.Is(answer.Errors["of-"+name], want) {
+				t.Errorf("%s creates a topic: %v, %+v; want %v", name, err, answer, want)
+			}
+		}
 	})
 	t.Setenv("BROKER", addr)
 	t.Setenv("CERTIFICATES", a.folder)

@@ -4,5 +4,7 @@
 // counted and reported by [Watch.Check] while it goes on, since one that hangs never ends. An fsync is
 // never cut off: what it was for is acknowledged when it has ended.
 //
-// Watching costs about half a microsecond for each fsync, and no goroutine.
+// A [Probe] is for a store that fsyncs by itself, where no file system can be wrapped: JetStream in a node of a cluster.
+//
+// Watching costs about half a microsecond for each fsync, and no goroutine, but for a probe.
 package fsync

@@ -25,13 +25,15 @@ const category = "test"
 type slow struct {
 	*fsync.Watch
 	log  bytes.Buffer
+	to   *slog.Logger
 	disk *disktest.Syncing
 	fs   vfs.FS
 }
 
 func newSlow() *slow {
 	s := &slow{disk: disktest.NewSyncing(vfs.NewCrashableMem())}
-	s.Watch = fsync.NewWatch(slog.New(slog.NewTextHandler(&s.log, nil)))
+	s.to = slog.New(slog.NewTextHandler(&s.log, nil))
+	s.Watch = fsync.NewWatch(s.to)
 	s.fs = s.Over("topic", s.disk)
 	return s
 }

@@ -22,6 +22,8 @@ func TestOpenRefuses(t *testing.T) {
 	locked := redistest.Start(t, redistest.Options{Args: []string{"--requirepass", "correct"}})
 	down := redistest.Start(t, redistest.Options{})
 	down.Kill()
+	later := redistest.Start(t, redistest.Options{})
+	later.Cli("SET", "later:{ROOMS}:format", "2")
 	tests := []struct {
 		name, url, prefix string
 		unavailable       bool
@@ -34,6 +36,7 @@ func TestOpenRefuses(t *testing.T) {
 		{name: "another protocol", url: "http://127.0.0.1:6379", says: []string{"http"}},
 		{name: "no URL", url: "redis://:swordfish@[::1", says: []string{"redis://user:password@host"}},
 		{name: "an unknown parameter", url: "redis://:swordfish@127.0.0.1/?max_retires=3", says: []string{"max_retires", "master_set"}},
+		{name: "a later format", url: later.URL(), prefix: "later:", says: []string{`later:{ROOMS}:format is format "2"`, "reads 1, use the one that wrote it"}},
 		{name: "a prefix with a hash tag", url: evicting.URL(), prefix: "a{b}", says: []string{"hash tag"}},
 	}
 	for _, test := range tests {
@@ -54,6 +57,30 @@ func TestOpenRefuses(t *testing.T) {
 				t.Errorf("the error tells the password: %v", err)
 			}
 		})
+	}
+}
+
+// A store has the number of its format from the start, and one that an earlier version made gets it; a Redis without room for it is opened too.
+func TestTheFormatIsStored(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	store := open(t, redisstore.Options{URL: server.URL()})
+	if got := server.Cli("GET", "sluice:{ROOMS}:format"); got != "1" {
+		t.Errorf("the format of a new store is %q, want 1", got)
+	}
+	if _, err := store.PutRoom(t.Context(), "shop", []byte("{}"), 0); err != nil {
+		t.Fatal(err)
+	}
+	server.Cli("DEL", "sluice:{ROOMS}:format") // as an earlier version left it
+	server.Cli("CONFIG", "SET", "maxmemory", "1")
+	full := open(t, redisstore.Options{URL: server.URL()})
+	if rooms, err := full.Rooms(t.Context()); err != nil || len(rooms) != 1 {
+		t.Errorf("a full Redis has %d rooms, %v, want 1", len(rooms), err)
+	}
+	server.Cli("CONFIG", "SET", "maxmemory", "0")
+	open(t, redisstore.Options{URL: server.URL()})
+	if got := server.Cli("GET", "sluice:{ROOMS}:format"); got != "1" {
+		t.Errorf("the format of a store that had none is %q, want 1", got)
 	}
 }
 

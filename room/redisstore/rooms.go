@@ -70,13 +70,7 @@ func (s *Store) RoomsVersion(ctx context.Context) (uint64, error) {
 
 // entry returns a room's record, nil if there is none.
 func (s *Store) entry(ctx context.Context, name string) (*entry, error) {
-	text, err := ask(ctx, s, s.db.B().Hget().Key(s.indexKey("records")).Field(name).Build(), func(r rueidis.RedisResult) (string, error) {
-		text, err := r.ToString()
-		if rueidis.IsRedisNil(err) {
-			return "", nil
-		}
-		return text, err
-	})
+	text, err := ask(ctx, s, s.db.B().Hget().Key(s.indexKey("records")).Field(name).Build(), asText)
 	if err != nil || text == "" {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ func keysOf(server *redistest.Server) []string {
 	return keys
 }
 
-var indexOnly = []string{"sluice:{ROOMS}:revision"}
+var indexOnly = []string{"sluice:{ROOMS}:format", "sluice:{ROOMS}:revision"}
 
 // busyRoom creates a room with all kinds of keys.
 func busyRoom(t *testing.T, store *redisstore.Store, terms room.Terms) {

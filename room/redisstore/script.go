@@ -60,6 +60,15 @@ var statusErrors = map[int64]error{
 
 func asInt(r rueidis.RedisResult) (int64, error) { return r.AsInt64() }
 
+// asText reads text; none is "".
+func asText(r rueidis.RedisResult) (string, error) {
+	text, err := r.ToString()
+	if rueidis.IsRedisNil(err) {
+		return "", nil
+	}
+	return text, err
+}
+
 // operate runs a script about a room that answers with integers: at least so many after the
 // status and the time, unless the status is an error. The result is without the status.
 // An empty revision matches any.

@@ -17,6 +17,9 @@ import (
 	"github.com/sluice-project/sluice/room"
 )
 
+// FormatVersion is the version of what is stored, as docs/formats/room-redis.md describes it.
+const FormatVersion = 1
+
 // DefaultPrefix begins the names of all keys.
 const DefaultPrefix = "sluice:"
 
@@ -51,7 +54,7 @@ type Store struct {
 
 var _ room.Store = (*Store)(nil)
 
-// Open connects to the server, and refuses one that is too old or may evict keys. It
+// Open connects to the server, and refuses one that is too old or may evict keys, and data of another FormatVersion. It
 // returns room.ErrUnavailable if no server answers.
 func Open(ctx context.Context, options Options) (*Store, error) {
 	if strings.Contains(options.Prefix, "{") {
@@ -72,9 +75,31 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if s.offset == nil {
 		s.offset = func() time.Duration { return 0 }
 	}
+	if err := s.checkFormat(ctx); err != nil {
+		s.db.Close()
+		return nil, err
+	}
 	s.entering, s.asking = newGather(s.enterAll), newGather(s.askAll)
 	s.finishRemovals(ctx)
 	return s, nil
+}
+
+// checkFormat refuses data of another format. Versions before the number stored none, which is the first. The number is stored
+// as soon as Redis takes it: one that is full or cannot write its files is opened too.
+func (s *Store) checkFormat(ctx context.Context) error {
+	key, own := s.indexKey("format"), strconv.Itoa(FormatVersion)
+	found, err := ask(ctx, s, s.db.B().Get().Key(key).Build(), asText)
+	switch {
+	case err != nil:
+		return err
+	case found == "":
+		if _, err := ask(ctx, s, s.db.B().Set().Key(key).Value(own).Nx().Build(), asText); err != nil {
+			s.logger.Warn("the number of the format of rooms could not be stored yet", slog.Any("error", err))
+		}
+	case found != own:
+		return fmt.Errorf("what is stored at %s is format %q: this version of sluice reads %s, use the one that wrote it", key, found, own)
+	}
+	return nil
 }
 
 // Close implements room.Store. Acknowledged operations are as durable as the server makes them.

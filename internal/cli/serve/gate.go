@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 	"go.opentelemetry.io/otel/trace"
@@ -27,7 +28,7 @@ const maxTemplate = 1 << 20
 // metrics are those of the operators' server.
 func openGate(all *config.Config, of *rooms, server *ops.Server, bounds *bounds, tracer trace.TracerProvider, log *slog.Logger) (*part, error) {
 	settings, opened := &all.Gate, noPart()
-	if settings.HTTP == config.Off {
+	if settings.HTTP.String() == config.Off {
 		return opened, nil
 	}
 	metrics := gate.NewMetrics()
@@ -71,15 +72,30 @@ func openGate(all *config.Config, of *rooms, server *ops.Server, bounds *bounds,
 		}
 		return nil
 	}
-	front := ops.Options{Addr: settings.HTTP, Name: "gate", Hosts: []string{ops.AnyHost}, Connections: bounds.connections, Logger: log}
-	if settings.TLSCert != "" {
-		if front.TLS, err = renew.ServerTLS(settings.TLSCert, settings.TLSKey, nil, log); err != nil {
+	fronts, err := openFronts(all, server, bounds, guard.Middleware(http.HandlerFunc(noUpstream)), log)
+	if err != nil {
+		return nil, err
+	}
+	opened.services = append(opened.services, fronts...)
+	opened.services = append(opened.services, of.engine.NewTuner(sites.proxy.Meter.Take))
+	return opened, nil
+}
+
+// openFronts returns a server of the gate's handler at each of its addresses.
+func openFronts(all *config.Config, server *ops.Server, bounds *bounds, handler http.Handler, log *slog.Logger) (fronts []lifecycle.Service, err error) {
+	var secure security
+	if all.Gate.TLSCert != "" {
+		if secure.config, err = renew.ServerTLS(all.Gate.TLSCert, all.Gate.TLSKey, nil, log); err != nil {
 			return nil, fmt.Errorf("gate.tls_cert: %w", err)
 		}
-		warnOfCertificate(server, "certificate of the gate", front.TLS.GetCertificate)
+		warnOfCertificate(server, "certificate of the gate", secure.config.GetCertificate)
 	}
-	opened.services = []lifecycle.Service{ops.NewFront(front, guard.Middleware(http.HandlerFunc(noUpstream))), of.engine.NewTuner(sites.proxy.Meter.Take)}
-	return opened, nil
+	for _, l := range all.GateListeners() {
+		fronts = append(fronts, ops.NewFront(ops.Options{
+			Addr: l.Addr, Name: strings.TrimSpace("gate " + l.Name), Hosts: []string{ops.AnyHost}, TLS: secure.of(l), Connections: bounds.connections, Logger: log,
+		}, handler))
+	}
+	return fronts, nil
 }
 
 // openChallenge sets the challenge of a gate, if there is one, and returns that of a provider; nil:

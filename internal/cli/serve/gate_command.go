@@ -56,7 +56,7 @@ gate.upstream. A file with gate.sites is a gate of many sites and rooms. Several
 			case settings.Gate.Upstream == "":
 				return exit.Usage("say what is behind the gate: --upstream http://127.0.0.1:3000")
 			}
-			if settings.Gate.HTTP == config.Off {
+			if settings.Gate.HTTP.String() == config.Off {
 				return exit.Usage("give the gate an address: --listen %s", config.DefaultGate)
 			}
 			return runGate(command.Context(), settings, load, of.Object(), command)
@@ -110,7 +110,7 @@ func runGate(
 	}
 	services := slices.Concat(tracing.services, accounts.services, accounts.trail.services(), of.services, []lifecycle.Service{dashboard}, listeners(settings, server, secure), front.services, openPublic(settings, server, secure, bounds.connections, log),
 		[]lifecycle.Service{newSecrets(settings, load, log, accounts.secrets, of.secrets, front.secrets)})
-	log.Info("serving", "gate", settings.Gate.HTTP, "sites", len(settings.Gate.AllSites()), "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
+	log.Info("serving", "gate", settings.Gate.HTTP.String(), "sites", len(settings.Gate.AllSites()), "room", settings.Gate.Room, "upstream", settings.Gate.Upstream,
 		"http", settings.HTTP.String(), "state", settings.State.String(), "data", settings.DataDir)
 	return lifecycle.Run(ctx, stopMargin, services...)
 }

@@ -22,7 +22,8 @@ func newPreview() *cobra.Command {
 		Long: `Show the pages of a gate in a browser, of all kinds and in all languages, to an invented
 visitor whose line advances. The page is that of the flags, as --template waiting.html
 or --texts fr.yaml, or of a site of the file of settings. Settings, template, texts and logo are read again for each page: change them,
-and load the page again. There is no room and no upstream, and nothing is stored.`,
+and load the page again. There is no room and no upstream, and nothing is stored. Of several addresses of
+the gate, the first is served, without TLS.`,
 		Example: `  sluice gate preview
   sluice gate preview --brand "The Shop" --theme accent=#8a1c1c,dark-accent=#ffb4a8 --languages en,ja
   sluice gate preview --config sluice.yml --host shop.example.com`,
@@ -39,7 +40,7 @@ and load the page again. There is no room and no upstream, and nothing is stored
 			if err != nil {
 				return err
 			}
-			if settings.Gate.HTTP == config.Off {
+			if settings.Gate.HTTP.String() == config.Off {
 				return exit.Usage("give the preview an address: --listen %s", config.DefaultGate)
 			}
 			languages, err := languagesOf(&settings.Gate)
@@ -54,7 +55,7 @@ and load the page again. There is no room and no upstream, and nothing is stored
 			if err != nil {
 				return err
 			}
-			listen := settings.Gate.HTTP
+			listen := settings.GateListeners()[0].Addr
 			log.Info("serving", "preview", "http://"+listen)
 			return lifecycle.Run(command.Context(), stopMargin, ops.NewFront(ops.Options{Addr: listen, Name: "preview", Logger: log}, pages))
 		},

@@ -115,7 +115,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		return err
 	}
 	defer func() { err = errors.Join(err, tracing.close()) }()
-	topics, err := openTopics(settings, stored, accounts, server, secure, bounds, tracing.provider, log)
+	topics, err := openTopics(settings, stored, disk, accounts, server, secure, bounds, tracing.provider, log)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func serve(ctx context.Context, command *cobra.Command, load func() (*config.Con
 		services = append(services, topics.member)
 		grace += leaveTime
 	}
-	log.Info("serving", "http", settings.HTTP.String(), "public", settings.Public.String(), "kafka", settings.Topic.Kafka.String(), "data", settings.DataDir, "state", settings.State.String(), "gate", settings.Gate.HTTP)
+	log.Info("serving", "http", settings.HTTP.String(), "public", settings.Public.String(), "kafka", settings.Topic.Kafka.String(), "data", settings.DataDir, "state", settings.State.String(), "gate", settings.Gate.HTTP.String())
 	return lifecycle.Run(ctx, grace, services...)
 }
 

@@ -30,6 +30,9 @@ import (
 // topicFolder is the folder of topics in the data directory.
 const topicFolder = "topic"
 
+// probeFile is the file in it with which a node of a cluster sees that its disk is slow: JetStream's fsyncs cannot be watched.
+const probeFile = "FSYNC"
+
 // publishers publish the events of other parts; nil ones are off.
 type publishers struct {
 	bulk bulkengine.Publisher
@@ -49,7 +52,7 @@ type topics struct {
 
 // openTopics opens the server for Kafka clients and the publishers of events, with the audit trail among the services. If
 // topics are off, they have no store.
-func openTopics(settings *config.Config, store topicStore, accounts *accounts, server *ops.Server, secure *security, bounds *bounds, tracer trace.TracerProvider, log *slog.Logger) (*topics, error) {
+func openTopics(settings *config.Config, store topicStore, disk *fsync.Watch, accounts *accounts, server *ops.Server, secure *security, bounds *bounds, tracer trace.TracerProvider, log *slog.Logger) (*topics, error) {
 	opened := &topics{part: *noPart()}
 	if store == nil {
 		opened.services = accounts.trail.services()
@@ -75,7 +78,7 @@ func openTopics(settings *config.Config, store topicStore, accounts *accounts, s
 		Name: first.Name, Addr: first.Addr, Advertise: first.Advertise, TLS: first.TLS, Also: listeners[1:],
 		Bound: bounds.connections.Listen, MaxRequestBytes: int(min(100<<20, memory/2)), RequestMemory: memory, FetchMemory: memory, CheckCertificate: secure.check, Accounts: clients, Trail: accounts.trail.kafka(), TracerProvider: tracer, Logger: log,
 	})
-	opened.services = append(append([]lifecycle.Service{storeHealth{store}, broker}, accounts.trail.services()...), edge)
+	opened.services = append(append(append(storeServices(settings, store, disk, log), broker), accounts.trail.services()...), edge)
 	var to events.Log = events.OwnLog{}
 	if settings.Cluster.On() {
 		opened.member = newClusterMember(broker, log)
@@ -165,6 +168,15 @@ func openTopicStore(ctx context.Context, settings *config.Config, disk *fsync.Wa
 		return nil, nil, err
 	}
 	return store, store.Close, nil
+}
+
+// storeServices returns what watches the store, and its disk where the store does not do so itself.
+func storeServices(settings *config.Config, store topicStore, disk *fsync.Watch, log *slog.Logger) []lifecycle.Service {
+	all := []lifecycle.Service{storeHealth{store}}
+	if settings.Cluster.On() {
+		all = append(all, fsync.NewProbe(disk.FS("topic"), filepath.Join(settings.DataDir, topicFolder, probeFile), log))
+	}
+	return all
 }
 
 // storeHealth ends the process when the store has failed: the next start finds out what it has.

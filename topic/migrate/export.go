@@ -202,7 +202,7 @@ func (e *Export) topic(ctx context.Context, name string, record catalog.Topic, l
 // that of delayed records is made when it is first read.
 func (e *Export) open(ctx context.Context, name string, records map[string]catalog.Names) (topic.Log, error) {
 	if names, found := records[name]; found {
-		return compact.Open(ctx, e.store, names, nil)
+		return compact.Open(ctx, e.store, names)
 	}
 	return e.store.OpenLog(ctx, name, []int32{e.store.Cluster().Node()})
 }

@@ -63,12 +63,12 @@ const (
 // term is the state of a broker's work as a partition's leader. It is guarded by
 // Partition.mu.
 type term struct {
-	cancel func()        // ends the present recovery
+	cancel func() // ends the present recovery
 	// endPass ends the present compaction, or has no effect; nil before the first.
 	endPass func()
-	ended  chan struct{} // closed when the last recovery has ended
-	began  time.Time     // time of the claim; zero once the partition is open
-	after  time.Time     // time of the next claim at the earliest
+	ended   chan struct{} // closed when the last recovery has ended
+	began   time.Time     // time of the claim; zero once the partition is open
+	after   time.Time     // time of the next claim at the earliest
 }
 
 // end ends the present recovery, and the present compaction.

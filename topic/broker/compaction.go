@@ -100,14 +100,16 @@ func (b *Broker) sweep(ctx context.Context) error {
 
 // awaitCompaction waits until a partition that has ended is not compacted any more.
 func (p *Partition) awaitCompaction() {
-	p.compacting.Lock()
-	defer p.compacting.Unlock()
+	_ = p.compacting.Acquire(context.Background(), 1) // it does not fail
+	p.compacting.Release(1)
 }
 
 // compact compacts the partition if that is due.
 func (p *Partition) compact(ctx context.Context) error {
-	p.compacting.Lock()
-	defer p.compacting.Unlock()
+	if !p.compacting.TryAcquire(1) { // it is being opened
+		return nil
+	}
+	defer p.compacting.Release(1)
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	if !p.beginPass(end) {

@@ -100,8 +100,10 @@ func (p *Partition) load(ctx context.Context) error {
 	}
 	defer p.broker.opening.Release(1)
 	// A pass of an earlier term has ended before this one knows what counts.
-	p.compacting.Lock()
-	defer p.compacting.Unlock()
+	if err := p.compacting.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer p.compacting.Release(1)
 	p.removing.Lock()
 	defer p.removing.Unlock()
 	if err := p.openLog(ctx); err != nil {

@@ -119,7 +119,7 @@ func (p *Partition) compact(ctx context.Context) error {
 		return p.asRetry(err)
 	}
 	settings := p.topic.Settings()
-	if !settings.Compact || p.broker.mayCompact(settings) != nil {
+	if !settings.Compact || p.broker.mayCompact(settings) != nil || p.broker.moving.serves() != nil {
 		return nil
 	}
 	pass, from, err := p.due(ctx, settings, time.Now())

@@ -15,6 +15,62 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
+// updates are the updates of keys that one producer has sent.
+type updates struct {
+	last    map[string]string // by key; empty for a tombstone
+	offsets map[string]int64  // of those
+}
+
+// send updates random keys, and deletes some, until ctx ends.
+func (u *updates) send(ctx context.Context, t *testing.T, by *kgo.Client) {
+	for i := 0; ctx.Err() == nil; i++ {
+		burst := make([]*kgo.Record, 20)
+		for j := range burst {
+			burst[j] = &kgo.Record{Topic: smokeTopic, Key: fmt.Append(nil, "key", rand.IntN(200)), Value: fmt.Appendf(nil, "%d %0200d", 20*i+j, i)}
+			if rand.IntN(10) == 0 {
+				burst[j].Value = nil
+			}
+		}
+		results := by.ProduceSync(context.WithoutCancel(ctx), burst...)
+		if err := results.FirstErr(); err != nil {
+			t.Error(err)
+		}
+		for _, result := range results {
+			key := string(result.Record.Key)
+			if offset, sent := u.offsets[key]; !sent || result.Record.Offset > offset {
+				u.last[key], u.offsets[key] = string(result.Record.Value), result.Record.Offset
+			}
+		}
+		<-time.After(10 * time.Millisecond) // leave the processor to the passes
+	}
+}
+
+// check waits until few records are left, and compares them with what was sent.
+func (u *updates) check(t *testing.T, by *server) {
+	t.Helper()
+	got, at, count := map[string]string{}, map[string]int64{}, 0
+	until.True(t, "all is compacted", func() bool {
+		clear(got)
+		clear(at)
+		count = by.readCompacted(smokeTopic, got, at)
+		return count <= len(u.last)
+	})
+	for key, value := range u.last {
+		if got[key] != value || at[key] != u.offsets[key] {
+			t.Errorf("%s is %.20q at %d, was sent as %.20q at %d last", key, got[key], at[key], value, u.offsets[key])
+		}
+	}
+	t.Logf("%d records left, of %d sent", count, by.topicEnds(smokeTopic)[0])
+}
+
+// passes returns how many compactions each node counts since its start.
+func (c *nodes) passes() (all []int) {
+	for _, node := range c.all {
+		all = append(all, compactions(node))
+	}
+	return all
+}
+
 // A producer updates keys, and deletes some, while three nodes compact their topic and random ones, often
 // the leader, are killed at random moments. At the end a reader finds for each key what was sent last, under its
 // offset, no deleted key, and few records.
@@ -31,43 +87,15 @@ func TestTopicCompactionKillInACluster(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	producer := c.all[0].connect(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(500))
-	last := map[string]string{}   // what was sent last, by key; empty for a tombstone
-	offsets := map[string]int64{} // of that
-	producing := make(chan struct{})
+	sent, producing := &updates{map[string]string{}, map[string]int64{}}, make(chan struct{})
 	go func() {
 		defer close(producing)
-		for i := 0; ctx.Err() == nil; i++ {
-			burst := make([]*kgo.Record, 20)
-			for j := range burst {
-				r := &kgo.Record{Topic: smokeTopic, Key: fmt.Append(nil, "key", rand.IntN(200)), Value: fmt.Appendf(nil, "%d %0200d", 20*i+j, i)}
-				if rand.IntN(10) == 0 {
-					r.Value = nil
-				}
-				burst[j] = r
-			}
-			results := producer.ProduceSync(context.WithoutCancel(ctx), burst...)
-			if err := results.FirstErr(); err != nil {
-				t.Error(err)
-			}
-			for _, result := range results {
-				key := string(result.Record.Key)
-				if offset, sent := offsets[key]; !sent || result.Record.Offset > offset {
-					last[key], offsets[key] = string(result.Record.Value), result.Record.Offset
-				}
-			}
-			<-time.After(10 * time.Millisecond) // leave the processor to the passes
-		}
+		sent.send(ctx, t, producer)
 	}()
-	passes := func() (all [3]int) {
-		for i, node := range c.all {
-			all[i] = compactions(node)
-		}
-		return all
-	}
 	for range kills(3, 12) {
-		before := passes()
+		before := c.passes()
 		until.True(t, "the topic is compacted", func() bool {
-			for i, count := range passes() {
+			for i, count := range c.passes() {
 				if count > before[i] {
 					return true
 				}
@@ -88,17 +116,5 @@ func TestTopicCompactionKillInACluster(t *testing.T) {
 	}
 	stop()
 	<-producing
-	got, at, count := map[string]string{}, map[string]int64{}, 0
-	until.True(t, "all is compacted", func() bool {
-		clear(got)
-		clear(at)
-		count = c.all[0].readCompacted(smokeTopic, got, at)
-		return count <= len(last)
-	})
-	for key, value := range last {
-		if got[key] != value || at[key] != offsets[key] {
-			t.Errorf("%s is %.20q at %d, was sent as %.20q at %d last", key, got[key], at[key], value, offsets[key])
-		}
-	}
-	t.Logf("%d records left, of %d sent; passes since the last start: %v", count, c.all[0].topicEnds(smokeTopic)[0], passes())
+	sent.check(t, c.all[0])
 }

@@ -104,6 +104,11 @@ func (p *Partition) load(ctx context.Context) error {
 		return err
 	}
 	defer p.compacting.Release(1)
+	return p.loadLog(ctx)
+}
+
+// loadLog is load, of a log that is not compacted now.
+func (p *Partition) loadLog(ctx context.Context) error {
 	p.removing.Lock()
 	defer p.removing.Unlock()
 	if err := p.openLog(ctx); err != nil {

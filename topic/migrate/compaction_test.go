@@ -22,17 +22,7 @@ func TestACompactedTopicMoves(t *testing.T) {
 		source := startServer(t, storetest.NewMemory())
 		defer source.stop()
 		prices := source.create("prices", 1, map[string]string{"cleanup.policy": "compact", "max.compaction.lag.ms": "1"})
-		send := func(to *broker.Topic, n int) {
-			for i := range n {
-				b, err := topic.NewBatch([]topic.Record{{Timestamp: time.Now().UnixMilli(), Key: []byte("k"), Value: fmt.Append(nil, i)}}, topic.BatchOptions{})
-				must(t, err)
-				appending, err := to.Append(t.Context(), 0, []topic.Batch{b})
-				must(t, err)
-				_, _, err = appending.Wait(t.Context())
-				must(t, err)
-			}
-		}
-		send(prices, 10)
+		sendKeyed(t, prices, 10)
 		time.Sleep(time.Minute)
 		store := storetest.NewMemory()
 		earlier, err := catalog.Node{ID: 1}.Encode()
@@ -62,21 +52,40 @@ func TestACompactedTopicMoves(t *testing.T) {
 		if ends := moved.Partitions()[0].Ends(); len(batches) != 1 || batches[0].Base() != 9 || ends.Start != 0 || ends.HighWatermark != 10 {
 			t.Errorf("%d batches, the first at %d, from %d to %d: want one, at 9, from 0 to 10", len(batches), batches[0].Base(), ends.Start, ends.HighWatermark)
 		}
-		send(moved, 10)
+		sendKeyed(t, moved, 10)
 		time.Sleep(time.Minute)
 		fetched, err = moved.Read(t.Context(), 0, 0, 1<<20)
 		must(t, err)
-		var left []int64
-		batches, err = topic.SplitBatches(slices.Concat(fetched.Data...))
-		must(t, err)
-		for _, b := range batches {
-			for record, err := range b.Records() {
-				must(t, err)
-				left = append(left, record.Offset)
-			}
-		}
+		left := recordsIn(t, fetched)
 		if !slices.Equal(left, []int64{19}) {
 			t.Errorf("records at %v are left after another compaction, want one, at 19", left)
 		}
 	})
+}
+
+// sendKeyed sends records with one key.
+func sendKeyed(t *testing.T, to *broker.Topic, count int) {
+	t.Helper()
+	for i := range count {
+		b, err := topic.NewBatch([]topic.Record{{Timestamp: time.Now().UnixMilli(), Key: []byte("k"), Value: fmt.Append(nil, i)}}, topic.BatchOptions{})
+		must(t, err)
+		appending, err := to.Append(t.Context(), 0, []topic.Batch{b})
+		must(t, err)
+		_, _, err = appending.Wait(t.Context())
+		must(t, err)
+	}
+}
+
+// recordsIn returns the offsets of the records that were fetched.
+func recordsIn(t *testing.T, fetched broker.Fetched) (offsets []int64) {
+	t.Helper()
+	batches, err := topic.SplitBatches(slices.Concat(fetched.Data...))
+	must(t, err)
+	for _, b := range batches {
+		for record, err := range b.Records() {
+			must(t, err)
+			offsets = append(offsets, record.Offset)
+		}
+	}
+	return offsets
 }

@@ -280,9 +280,12 @@ func (c *chaos) left() (final map[string]string, last map[string]int64, count in
 				c.fail("%d bytes at %d: %v", fetched.Size, position, err)
 				return final, last, count
 			}
-			batches, _ := topic.SplitBatches(slices.Concat(fetched.Data...)) // read has checked them
+			batches, _ := topic.SplitBatches(slices.Concat(fetched.Data...)) // checked
 			for _, b := range batches {
-				for record := range b.Records() {
+				for record, err := range b.Records() {
+					if err != nil {
+						c.fail("record: %v", err)
+					}
 					last[string(record.Key)] = record.Offset
 					count++
 				}

@@ -332,3 +332,32 @@ func keyOf(value string) string {
 	_, _ = fmt.Sscanf(value, "%d/%d", &id, &sequence)
 	return fmt.Sprintf("%d/%d", id, sequence%7)
 }
+
+// A leader that does not know of the next one, whose pass has trimmed the log, does not answer a read with
+// the records after those that were moved.
+func TestReadsWhereAnotherLeaderHasTrimmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(t, 3, topic.Config{TailBytes: 1})
+		orders := c.create(1, "orders", nil)
+		for _, value := range []string{"a", "b", "c", "d"} {
+			send(t, orders, batchOf(anybody, now(), value))
+		}
+		log, err := c.nodes.Store(2).OpenLog(t.Context(), records(orders), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, last, err := log.Ends(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Trim(t.Context(), last-1); err != nil {
+			t.Fatal(err)
+		}
+		if fetched, err := orders.Read(t.Context(), 0, 0, 1<<20); !errors.Is(err, topic.ErrRetry) {
+			t.Errorf("%d bytes at offset 0, %v: want an ErrRetry", fetched.Size, err)
+		}
+		if fetched, err := orders.Read(t.Context(), 0, 2, 1<<20); fetched.Size == 0 || err != nil {
+			t.Errorf("%d bytes at offset 2, %v: want what is there", fetched.Size, err)
+		}
+	})
+}

@@ -167,7 +167,7 @@ func (p *Partition) asRetry(err error) error {
 	case err == nil:
 	case errors.Is(err, compact.ErrTrimmed):
 		return errors.Join(errChanged, err)
-	case !p.open():
+	case !p.open(), errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w: it is not led here any more: %w", topic.ErrRetry, err)
 	}
 	return err

@@ -60,7 +60,7 @@ func TestTopicCompactionKill(t *testing.T) {
 	got, count := map[string]string{}, 0
 	until.True(t, "all is compacted", func() bool {
 		clear(got)
-		count = s.readCompacted("prices", got)
+		count = s.readCompacted("prices", got, map[string]int64{})
 		return count <= len(last)
 	})
 	for key, value := range last {
@@ -71,8 +71,9 @@ func TestTopicCompactionKill(t *testing.T) {
 	t.Logf("%d records sent, %d left", sent.Load(), count)
 }
 
-// readCompacted reads the one partition of a topic into values by key, and returns how many records there are.
-func (s *server) readCompacted(name string, into map[string]string) (count int) {
+// readCompacted reads the one partition of a topic into values and offsets by key, and returns how many records
+// there are.
+func (s *server) readCompacted(name string, into map[string]string, at map[string]int64) (count int) {
 	s.t.Helper()
 	end := s.topicEnds(name)[0]
 	client := s.connect(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{name: {0: kgo.NewOffset().At(0)}}))
@@ -88,7 +89,7 @@ func (s *server) readCompacted(name string, into map[string]string) (count int) 
 			if r.Offset < next {
 				s.t.Errorf("%s: offset %d comes after %d", name, r.Offset, next-1)
 			}
-			into[string(r.Key)], next = string(r.Value), r.Offset+1
+			into[string(r.Key)], at[string(r.Key)], next = string(r.Value), r.Offset, r.Offset+1
 			count++
 		})
 	}

@@ -199,7 +199,7 @@ var settingsTable = []Setting{
 
 	{
 		Name: SettingCleanup, Kind: KindList, Broker: "log.cleanup.policy",
-		Meaning: "What removes records: delete, by retention.ms and retention.bytes; compact, those whose key has a newer record. Compaction needs a server without a cluster.",
+		Meaning: "What removes records: delete, by retention.ms and retention.bytes; compact, those whose key has a newer record. In a cluster, compaction needs a version on all nodes that knows it.",
 		Allowed: "delete, compact, or both, separated by a comma",
 		parse:   parseCleanup,
 		format: func(s *Settings) string {

@@ -34,6 +34,12 @@ type Volume interface {
 	Volume() (total, free int64, err error)
 }
 
+// Lister is what a store of several nodes implements.
+type Lister interface {
+	// Logs returns the names of all logs, which may have changed when it returns.
+	Logs(ctx context.Context) ([]string, error)
+}
+
 // Syncer is what a log may implement whose acknowledged entries a power cut may take.
 type Syncer interface {
 	// Sync returns when a power cut takes no entry that was acknowledged before the call.

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluice-project/sluice/lifecycle"
 	"github.com/sluice-project/sluice/topic"
+	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/compact"
 )
 
@@ -21,15 +23,24 @@ const (
 	// leastDirty is the least that compaction has not seen of a partition for it to begin, unless
 	// max.compaction.lag.ms is over.
 	leastDirty = 1 << 20
+	// sweepEvery is in how many of these rounds one node looks for generations of no partition.
+	sweepEvery = 40
 )
 
 // errChanged reports that the oldest entries were removed during a compaction.
 var errChanged = fmt.Errorf("%w: oldest entries were removed", topic.ErrRetry)
 
-// mayCompact returns an ErrInvalidSetting if settings ask for compaction and it is not possible.
+// mayCompact returns an ErrInvalidSetting if settings ask for compaction and a node of the cluster,
+// dead or alive, does not know it: it would not find what a pass has moved, nor place it.
 func (b *Broker) mayCompact(settings topic.Settings) error {
-	if settings.Compact && !b.cluster.Alone() {
-		return fmt.Errorf("%w %s: topics of a cluster cannot be compacted yet: want delete", topic.ErrInvalidSetting, topic.SettingCleanup)
+	if !settings.Compact || b.cluster.Alone() {
+		return nil
+	}
+	for _, n := range b.registry.all() {
+		if !n.Compacts {
+			return fmt.Errorf("%w %s: node %d has a version that cannot compact topics of a cluster: want delete, or upgrade that node first",
+				topic.ErrInvalidSetting, topic.SettingCleanup, n.ID)
+		}
 	}
 	return nil
 }
@@ -38,9 +49,14 @@ func (b *Broker) mayCompact(settings topic.Settings) error {
 func (b *Broker) keepCompacting(ctx context.Context) error {
 	ticker := time.NewTicker(min(compactEvery, b.config.RetentionInterval))
 	defer ticker.Stop()
-	for {
+	for round := 0; ; round++ {
 		select {
 		case <-ticker.C:
+			if round%sweepEvery == 0 {
+				if err := b.sweep(ctx); err != nil && ctx.Err() == nil {
+					b.log.Warn("clean generations of no partition not deleted, trying again later", "error", err)
+				}
+			}
 			for _, p := range b.partitions() {
 				if err := p.compact(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, topic.ErrRetry) {
 					b.metrics.compactionFailures.Inc()
@@ -53,35 +69,79 @@ func (b *Broker) keepCompacting(ctx context.Context) error {
 	}
 }
 
+// sweep deletes the clean generations that no record names: one may be made late, for a leader that
+// was replaced or a topic that was deleted since it had named it. One node does it.
+func (b *Broker) sweep(ctx context.Context) error {
+	lister, several := b.store.(topic.Lister)
+	if !several || !b.first() {
+		return nil
+	}
+	logs, err := lister.Logs(ctx)
+	logs = slices.DeleteFunc(logs, func(log string) bool { return !strings.HasPrefix(log, catalog.CleanPrefix) })
+	if err != nil || len(logs) == 0 {
+		return err
+	}
+	// A generation is named before it is made, so these were named by now, and those that count still are.
+	meta := b.store.Meta()
+	if err := meta.Sync(ctx); err != nil {
+		return err
+	}
+	named, err := compact.AllGenerations(ctx, meta)
+	if err != nil {
+		return err
+	}
+	for _, log := range logs {
+		if !named[log] {
+			err = errors.Join(err, b.store.DeleteLog(ctx, log))
+		}
+	}
+	return err
+}
+
 // awaitCompaction waits until a partition that has ended is not compacted any more.
 func (p *Partition) awaitCompaction() {
-	p.compacting.Lock()
-	defer p.compacting.Unlock()
+	_ = p.compacting.Acquire(context.Background(), 1) // it does not fail
+	p.compacting.Release(1)
 }
 
 // compact compacts the partition if that is due.
 func (p *Partition) compact(ctx context.Context) error {
-	p.compacting.Lock()
-	defer p.compacting.Unlock()
-	if !p.open() {
+	if !p.compacting.TryAcquire(1) { // it is being opened
 		return nil
 	}
-	if err := p.log.Settle(ctx); err != nil { // of an earlier process too
-		return err
+	defer p.compacting.Release(1)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	if !p.beginPass(end) {
+		return nil
+	}
+	if err := p.settleLog(ctx); err != nil {
+		return p.asRetry(err)
 	}
 	settings := p.topic.Settings()
-	if !settings.Compact {
+	if !settings.Compact || p.broker.mayCompact(settings) != nil || p.broker.moving.serves() != nil {
 		return nil
 	}
 	pass, from, err := p.due(ctx, settings, time.Now())
 	if pass == nil || err != nil {
-		return err
+		return p.asRetry(err)
 	}
 	began := time.Now()
 	bytes, err := p.clean(ctx, pass, from)
 	before := pass.Last.Bytes - pass.Before
 	p.broker.spans.Compacted(began, p.topic.Name(), p.number, before, max(before-bytes, 0), err)
-	return asRetry(err)
+	return p.asRetry(err)
+}
+
+// settleLog removes what an earlier pass has left, here or on another node.
+func (p *Partition) settleLog(ctx context.Context) error {
+	p.removing.Lock()
+	err := p.refreshLog(ctx)
+	p.removing.Unlock()
+	if err != nil {
+		return err
+	}
+	return p.log.Settle(ctx)
 }
 
 // clean makes a pass, and returns how many bytes it has left: all, with an error.
@@ -97,15 +157,28 @@ func (p *Partition) clean(ctx context.Context, pass *compact.Pass, from uint64) 
 	if err != nil {
 		bytes = all
 	}
-	return bytes, errors.Join(err, p.log.Settle(context.WithoutCancel(ctx)))
+	return bytes, errors.Join(err, p.log.Settle(ctx))
 }
 
-// asRetry returns the error of a pass as an ErrRetry if retention came in between.
-func asRetry(err error) error {
-	if errors.Is(err, compact.ErrTrimmed) {
+// asRetry returns the error of a pass as an ErrRetry if retention, or the end of the term, came in
+// between.
+func (p *Partition) asRetry(err error) error {
+	switch {
+	case err == nil:
+	case errors.Is(err, compact.ErrTrimmed):
 		return errors.Join(errChanged, err)
+	case !p.open(), errors.Is(err, context.Canceled):
+		return fmt.Errorf("%w: it is not led here any more: %w", topic.ErrRetry, err)
 	}
 	return err
+}
+
+// beginPass has the end of the term call end, unless it has ended.
+func (p *Partition) beginPass(end func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.term.endPass = end
+	return p.state == open
 }
 
 func (p *Partition) open() bool {
@@ -216,23 +289,29 @@ func (p *Partition) pace() func(context.Context) error {
 			return ctx.Err()
 		}
 		began = time.Now()
-		if !p.open() {
-			return fmt.Errorf("%w: it is not led here any more", topic.ErrRetry)
-		}
 		return nil
 	}
 }
 
 // writeClean writes what stays into the next clean generation, which has so many bytes.
 func (p *Partition) writeClean(ctx context.Context, pass *compact.Pass) (made topic.Log, bytes int64, err error) {
-	made, err = p.log.Begin(ctx, p.leaderGuard, p.targets(), pass.LastSequence+1-pass.Entries())
+	nodes := p.broker.there(p.targets())
+	if len(nodes) < topic.Majority(len(p.targets())) {
+		return nil, 0, fmt.Errorf("%w: of its nodes, %v, only %v are alive", topic.ErrRetry, p.targets(), nodes)
+	}
+	made, err = p.log.Begin(ctx, p.leaderGuard, nodes, pass.LastSequence+1-pass.Entries())
 	if err != nil {
 		return nil, 0, err
 	}
 	bytes, err = pass.Copy(ctx, func(entry topic.Entry) error {
 		done := make(chan error, 1)
 		made.Append(entry, func(err error) { done <- err })
-		return <-done
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	})
 	return made, bytes, err
 }
@@ -254,17 +333,26 @@ func (p *Partition) useClean(ctx context.Context, pass *compact.Pass, made topic
 	first := pass.LastSequence + 1 - pass.Entries()
 	p.reading.Lock()
 	defer p.reading.Unlock()
+	p.useLocked(made)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.first = first
+	p.producers.forgetAborted(pass.Last.Next)
+	p.broker.metrics.compactions.Inc()
+	p.broker.metrics.compacted.Add(float64(max(pass.Last.Bytes-pass.Before-bytes, 0)))
+	return nil
+}
+
+// useLocked reads a clean generation from now on, and forgets what was read of the one before.
+// reading is held.
+func (p *Partition) useLocked(made topic.Log) {
 	p.log.Use(made)
 	p.tail.clear()
 	p.index.clear()
 	p.broker.cold.forget(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.first, p.trimmed = first, point{}
-	p.producers.forgetAborted(pass.Last.Next)
-	p.broker.metrics.compactions.Inc()
-	p.broker.metrics.compacted.Add(float64(max(pass.Last.Bytes-pass.Before-bytes, 0)))
-	return nil
+	p.trimmed = point{}
 }
 
 // forgetAborted forgets the aborted transactions that have ended before an offset: their records are

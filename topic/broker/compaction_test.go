@@ -377,19 +377,3 @@ func TestCompactionAndRetention(t *testing.T) {
 		}
 	})
 }
-
-func TestAClusterRefusesCompaction(t *testing.T) {
-	inCluster(t, topic.Config{}, []string{"", "", ""}, func(t *testing.T, p *placed) {
-		b := p.brokers[1]
-		if _, err := b.Create(t.Context(), topic.Spec{Name: "prices", Settings: compacted()}, false); !errors.Is(err, topic.ErrInvalidSetting) {
-			t.Errorf("a compacted topic is made: %v", err)
-		}
-		if _, err := b.Create(t.Context(), topic.Spec{Name: "orders"}, false); err != nil {
-			t.Fatal(err)
-		}
-		policy := "compact,delete"
-		if err := b.Alter(t.Context(), "orders", map[string]*string{"cleanup.policy": &policy}, false, false); !errors.Is(err, topic.ErrInvalidSetting) {
-			t.Errorf("a topic becomes compacted: %v", err)
-		}
-	})
-}

@@ -165,10 +165,9 @@ func (b *Broker) checkGone(ctx context.Context, records []namedRecord, node int3
 	asking.SetLimit(replicasAsked)
 	for _, record := range records {
 		for number := range record.Partitions {
-			names := record.Names(number)
-			logs := []string{names.Records}
-			if record.Delays {
-				logs = append(logs, names.Delays)
+			logs, err := b.logsOf(ctx, record.Topic, number)
+			if err != nil {
+				return err
 			}
 			for _, log := range logs {
 				asking.Go(func() error {

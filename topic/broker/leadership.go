@@ -63,16 +63,21 @@ const (
 // term is the state of a broker's work as a partition's leader. It is guarded by
 // Partition.mu.
 type term struct {
-	cancel func()        // ends the present recovery
-	ended  chan struct{} // closed when the last recovery has ended
-	began  time.Time     // time of the claim; zero once the partition is open
-	after  time.Time     // time of the next claim at the earliest
+	cancel func() // ends the present recovery
+	// endPass ends the present compaction, or has no effect; nil before the first.
+	endPass func()
+	ended   chan struct{} // closed when the last recovery has ended
+	began   time.Time     // time of the claim; zero once the partition is open
+	after   time.Time     // time of the next claim at the earliest
 }
 
-// end ends the present recovery.
+// end ends the present recovery, and the present compaction.
 func (t *term) end() {
 	if t.cancel != nil {
 		t.cancel()
+	}
+	if t.endPass != nil {
+		t.endPass()
 	}
 }
 
@@ -226,7 +231,7 @@ func (p *Partition) leaderGuard(ctx context.Context) (topic.Guard, error) {
 	if err != nil {
 		return topic.Guard{}, err
 	}
-	if record.Deleting || record.ID != p.topic.id.String() || int(p.number) >= len(record.Partitions) {
+	if record.Deleting || record.ID != p.topic.id.String() || int(p.number) >= len(record.Partitions) || record.Partitions[p.number].Deleting {
 		return topic.Guard{}, fmt.Errorf("%w: %s", topic.ErrNoPartition, p)
 	}
 	if err := p.stillLeads(record.Partitions[p.number]); err != nil {

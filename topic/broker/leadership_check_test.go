@@ -18,11 +18,15 @@ import (
 func (c *chaos) consume(random *rand.Rand) {
 	var position, highWatermark int64
 	var epoch int32
+	latest := map[string]string{}
 	for {
 		c.mu.Lock()
 		over := c.over
 		c.mu.Unlock()
 		if over {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.consumed = append(c.consumed, consumed{position, latest})
 			return
 		}
 		<-time.After(time.Duration(5+random.IntN(30)) * time.Millisecond)
@@ -44,18 +48,19 @@ func (c *chaos) consume(random *rand.Rand) {
 			c.fail("the high watermark fell from %d to %d in epoch %d", highWatermark, fetched.HighWatermark, fetched.Epoch)
 		}
 		epoch, highWatermark = fetched.Epoch, fetched.HighWatermark
-		position = c.read(position, fetched)
+		position = c.read(position, fetched, latest)
 	}
 }
 
-// read records the result of a read at an offset, and returns the next offset.
-func (c *chaos) read(position int64, fetched broker.Fetched) int64 {
+// read records the result of a read at an offset, also in the latest values by key, and returns the
+// next offset.
+func (c *chaos) read(position int64, fetched broker.Fetched, latest map[string]string) int64 {
 	batches, err := topic.SplitBatches(slices.Concat(fetched.Data...))
 	if err != nil {
 		c.fail("read: %v", err)
 	}
 	for _, b := range batches {
-		if b.Base() > position {
+		if b.Base() > position && !c.compacts {
 			c.fail("after offset %d comes %d", position, b.Base())
 		}
 		for record, err := range b.Records() {
@@ -64,6 +69,7 @@ func (c *chaos) read(position int64, fetched broker.Fetched) int64 {
 				break
 			}
 			c.note(record)
+			latest[string(record.Key)] = string(record.Value)
 		}
 		position = max(position, b.Next())
 	}

@@ -46,8 +46,8 @@ func drawFaults(t *rapid.T) []fault {
 
 // chaos is the cluster, and the results that its clients have seen.
 type chaos struct {
-	nodes  *storetest.Nodes
-	delays bool
+	nodes            *storetest.Nodes
+	delays, compacts bool
 
 	mu      sync.Mutex
 	brokers map[int32]*broker.Broker
@@ -56,6 +56,8 @@ type chaos struct {
 	due     map[string]time.Time
 	wrong   []string
 	over    bool
+	// consumed is what the consumers of a compacted topic have at the end.
+	consumed []consumed
 }
 
 func (c *chaos) fail(format string, args ...any) {
@@ -65,7 +67,11 @@ func (c *chaos) fail(format string, args ...any) {
 }
 
 func (c *chaos) begin(id int32) {
-	b, err := broker.New(c.nodes.Store(id), topic.Config{TailBytes: smallEntries, RetentionInterval: time.Hour})
+	config := topic.Config{TailBytes: smallEntries, RetentionInterval: time.Hour}
+	if c.compacts {
+		config.RetentionInterval = 100 * time.Millisecond
+	}
+	b, err := broker.New(c.nodes.Store(id), config)
 	if err == nil {
 		err = b.Start(context.Background())
 	}
@@ -198,6 +204,9 @@ type chaosProducer struct {
 func (p *chaosProducer) batch(sequence int32) (value string, delay time.Duration, batch topic.Batch) {
 	value = fmt.Sprintf("%d/%d", p.id, sequence)
 	record := topic.Record{Timestamp: time.Now().UnixMilli(), Value: []byte(value)}
+	if p.chaos.compacts {
+		record.Key = fmt.Appendf(nil, "%d/%d", p.id, sequence%7)
+	}
 	if p.chaos.delays && sequence%3 == 1 {
 		delay = time.Duration(100*(1+sequence%20)) * time.Millisecond
 		record.Headers = []topic.Header{{Key: topic.HeaderDelay, Value: []byte(delay.String())}}
@@ -285,8 +294,11 @@ func (c *chaos) run(faults []fault, seed uint64) []string {
 		c.begin(id)
 	}
 	spec := topic.Spec{Name: "orders", Partitions: 1}
-	if c.delays {
+	switch {
+	case c.delays:
 		spec.Settings = delays
+	case c.compacts:
+		spec.Settings = compacted("max.compaction.lag.ms", "1")
 	}
 	if _, err := c.broker(1).Create(context.Background(), spec, false); err != nil {
 		return []string{err.Error()}
@@ -307,7 +319,11 @@ func (c *chaos) run(faults []fault, seed uint64) []string {
 	c.mu.Unlock()
 	clients.Wait()
 	time.Sleep(time.Minute)
-	c.check()
+	if c.compacts {
+		c.checkCompacted()
+	} else {
+		c.check()
+	}
 	for id := int32(1); id <= 3; id++ {
 		c.stop(id)
 	}
@@ -317,14 +333,14 @@ func (c *chaos) run(faults []fault, seed uint64) []string {
 	return c.wrong
 }
 
-func checkChaos(t *testing.T, delays bool) {
+func checkChaos(t *testing.T, delays, compacts bool) {
 	defer rapidtest.Checks(40, 100)()
 	rapid.Check(t, func(rt *rapid.T) {
 		faults, seed := drawFaults(rt), rapid.Uint64().Draw(rt, "seed")
 		var wrong []string
 		synctest.Test(t, func(*testing.T) {
 			c := &chaos{
-				nodes: storetest.NewCluster(3), delays: delays, brokers: map[int32]*broker.Broker{},
+				nodes: storetest.NewCluster(3), delays: delays, compacts: compacts, brokers: map[int32]*broker.Broker{},
 				seen: map[int64]string{}, acked: map[string]int64{}, due: map[string]time.Time{},
 			}
 			c.nodes.ElectAfter(300 * time.Millisecond)
@@ -336,5 +352,6 @@ func checkChaos(t *testing.T, delays bool) {
 	})
 }
 
-func TestLeadersAgainstModel(t *testing.T)         { checkChaos(t, false) }
-func TestDelaysOfLeadersAgainstModel(t *testing.T) { checkChaos(t, true) }
+func TestLeadersAgainstModel(t *testing.T)             { checkChaos(t, false, false) }
+func TestDelaysOfLeadersAgainstModel(t *testing.T)     { checkChaos(t, true, false) }
+func TestCompactionByLeadersAgainstModel(t *testing.T) { checkChaos(t, false, true) }

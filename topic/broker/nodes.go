@@ -69,7 +69,7 @@ func (b *Broker) register(ctx context.Context) error {
 	at := b.config.Advertise
 	err := b.changeNode(ctx, b.Node(), true, func(n *catalog.Node) {
 		n.ID, n.Host, n.Port, n.Listeners, n.HTTP, n.Rack = b.Node(), at.Host, at.Port, at.Listeners, at.HTTP, at.Rack
-		n.Transactions = txn.Version
+		n.Transactions, n.Compacts = txn.Version, true
 	})
 	if err != nil {
 		return fmt.Errorf("register node %d: %w", b.Node(), err)

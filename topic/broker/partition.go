@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/compact"
@@ -27,8 +29,9 @@ type Partition struct {
 	// compacting is held while the log is compacted, removing while its oldest entries are
 	// removed or replaced, or its ends are being read. A reader that looks for an entry and then reads
 	// it holds reading, since compaction gives entries other sequences.
-	compacting, removing sync.Mutex
-	reading              sync.RWMutex
+	compacting *semaphore.Weighted // of weight 1
+	removing   sync.Mutex
+	reading    sync.RWMutex
 
 	mu    sync.Mutex
 	state partitionState

@@ -54,7 +54,7 @@ type ledPartition struct {
 	log, topic   string
 	number       int32
 	target       []int32
-	delays       string // name of its log of delayed records, if it may have one
+	logs         []string // of all that it may have; see logsOf
 	epoch, elect int32
 	// placed is the target that all its logs were found to match.
 	placed []int32
@@ -114,7 +114,7 @@ func (pl *placing) round(ctx context.Context, now time.Time) {
 		}
 		return
 	}
-	pl.take(records)
+	pl.take(ctx, records)
 	pl.place(ctx, now)
 	pl.giveBack(ctx, now)
 	b.replicas.prune(now)
@@ -122,13 +122,12 @@ func (pl *placing) round(ctx context.Context, now time.Time) {
 }
 
 // take updates the led partitions from the records.
-func (pl *placing) take(records []namedRecord) {
+func (pl *placing) take(ctx context.Context, records []namedRecord) {
 	b := pl.broker
 	led := map[string]*ledPartition{}
 	for _, record := range records {
 		for number, p := range record.Partitions {
-			names := record.Names(number)
-			log := names.Records
+			log := record.Names(number).Records
 			if p.Deleting || !b.cluster.Leads(log) {
 				continue
 			}
@@ -137,8 +136,12 @@ func (pl *placing) take(records []namedRecord) {
 				known = &ledPartition{log: log, topic: record.name, number: int32(number)}
 			}
 			known.target, known.epoch, known.elect = p.Replicas, p.Epoch, p.Elect
-			if known.delays = ""; record.Delays {
-				known.delays = names.Delays
+			logs, err := b.logsOf(ctx, record.Topic, number)
+			if err != nil && ctx.Err() == nil {
+				b.log.Error("the logs of a partition are not known", "topic", record.name, "partition", number, "error", err)
+			}
+			if !slices.Equal(known.logs, logs) {
+				known.logs, known.placed = logs, nil
 			}
 			led[log] = known
 		}
@@ -187,20 +190,18 @@ func (pl *placing) place(ctx context.Context, now time.Time) {
 func (pl *placing) step(ctx context.Context, led *ledPartition) {
 	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
 	defer cancel()
-	cluster := pl.broker.cluster
-	if pl.broker.mustWait(ctx, led) {
-		return
-	}
-	placed, err := cluster.Place(ctx, led.log, led.target)
-	if err == nil && led.delays != "" {
-		var both bool
-		if both, err = cluster.Place(ctx, led.delays, led.target); errors.Is(err, topic.ErrNoLog) {
-			both, err = true, nil // no record was delayed so far
+	all, err := true, error(nil)
+	for i, log := range led.logs {
+		var placed bool
+		if placed, err = pl.broker.placeLog(ctx, log, led.target); i > 0 && errors.Is(err, topic.ErrNoLog) {
+			placed, err = true, nil // no record was delayed so far, or the generation was replaced
 		}
-		placed = placed && both
+		if all = all && placed; err != nil {
+			break
+		}
 	}
 	switch {
-	case err == nil && placed:
+	case err == nil && all:
 		led.placed, led.failed = led.target, ""
 	case err == nil || errors.Is(err, topic.ErrNoLog) || errors.Is(err, topic.ErrClosed) || ctx.Err() != nil:
 	case led.failed != err.Error():
@@ -209,15 +210,15 @@ func (pl *placing) step(ctx context.Context, led *ledPartition) {
 	}
 }
 
-// mustWait reports whether a partition's target has a dead node that does not keep the
-// partition yet.
-func (b *Broker) mustWait(ctx context.Context, led *ledPartition) bool {
-	dead := lacking(b.there(led.target), led.target)
-	if len(dead) == 0 {
-		return false
+// placeLog makes one step with a log, unless the target has a dead node that does not keep it yet.
+func (b *Broker) placeLog(ctx context.Context, log string, target []int32) (placed bool, err error) {
+	if dead := lacking(b.there(target), target); len(dead) > 0 {
+		known, err := b.cluster.Replicas(ctx, log)
+		if err != nil || len(lacking(known.Nodes, dead)) > 0 {
+			return false, err
+		}
 	}
-	known, err := b.cluster.Replicas(ctx, led.log)
-	return err != nil || len(lacking(known.Nodes, dead)) > 0
+	return b.cluster.Place(ctx, log, target)
 }
 
 // giveBack transfers partitions to their preferred leaders, on request or when it is

@@ -174,8 +174,13 @@ func (p *Partition) readLog(ctx context.Context, offset int64) ([]topic.Entry, e
 		}
 		last := entries[len(entries)-1]
 		if last.Mark.Next > offset {
+			found := skipTo(entries, offset)
+			// Entries follow each other without gaps of offsets.
+			if found[0].Mark.Base > offset && p.Ends().Start <= offset {
+				return nil, fmt.Errorf("%w: what %s had at offset %d was moved by another leader", topic.ErrRetry, p, offset)
+			}
 			p.broker.cold.keep(p, entries)
-			return skipTo(entries, offset), nil
+			return found, nil
 		}
 		next = last.Sequence + 1
 	}

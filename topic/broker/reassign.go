@@ -166,23 +166,32 @@ func (b *Broker) Reassignments(ctx context.Context) ([]Reassignment, error) {
 		return nil, err
 	}
 	var logs []string
+	byPartition := map[string][]string{} // by the log of records
 	for _, record := range records {
 		for number := range record.Partitions {
-			logs = append(logs, record.Names(number).Records)
+			all, err := b.logsOf(ctx, record.Topic, number)
+			if err != nil {
+				return nil, err
+			}
+			byPartition[all[0]] = all
+			logs = append(logs, all...)
 		}
 	}
 	b.awaitReplicas(ctx, logs)
 	var moving []Reassignment
 	for _, record := range records {
 		for number, p := range record.Partitions {
-			known, ok := b.replicasOf(ctx, record.Names(number).Records)
-			if !ok || sameNodes(known.Nodes, p.Replicas) {
-				continue
+			for _, log := range byPartition[record.Names(number).Records] {
+				known, ok := b.replicasOf(ctx, log)
+				if !ok || sameNodes(known.Nodes, p.Replicas) {
+					continue
+				}
+				moving = append(moving, Reassignment{
+					Topic: record.name, Partition: int32(number), Target: p.Replicas, Replicas: known.Nodes,
+					Adding: lacking(known.Nodes, p.Replicas), Removing: lacking(p.Replicas, known.Nodes),
+				})
+				break // one log that moves is enough
 			}
-			moving = append(moving, Reassignment{
-				Topic: record.name, Partition: int32(number), Target: p.Replicas, Replicas: known.Nodes,
-				Adding: lacking(known.Nodes, p.Replicas), Removing: lacking(p.Replicas, known.Nodes),
-			})
 		}
 	}
 	return moving, nil

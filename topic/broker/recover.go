@@ -99,6 +99,16 @@ func (p *Partition) load(ctx context.Context) error {
 		return err
 	}
 	defer p.broker.opening.Release(1)
+	// A pass of an earlier term has ended before this one knows what counts.
+	if err := p.compacting.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer p.compacting.Release(1)
+	return p.loadLog(ctx)
+}
+
+// loadLog is load, of a log that is not compacted now.
+func (p *Partition) loadLog(ctx context.Context) error {
 	p.removing.Lock()
 	defer p.removing.Unlock()
 	if err := p.openLog(ctx); err != nil {
@@ -165,15 +175,28 @@ func (p *Partition) known(ctx context.Context, snapshot producersSnapshot, first
 }
 
 // openLog opens the partition's log, which exists: it was made before the partition was claimed.
+// Another broker may have compacted it since this one led it. compacting and removing are held.
 func (p *Partition) openLog(ctx context.Context) error {
 	if p.log != nil {
-		return nil
+		return p.refreshLog(ctx)
 	}
-	log, err := compact.Open(ctx, p.broker.store, p.names(), nil)
+	log, err := compact.Open(ctx, p.broker.store, p.names())
 	if err != nil {
 		return err
 	}
 	p.log = log
+	return nil
+}
+
+// refreshLog makes the log read the clean generation that counts. compacting and removing are held.
+func (p *Partition) refreshLog(ctx context.Context) error {
+	made, err := p.log.Refresh(ctx)
+	if made == nil || err != nil {
+		return err
+	}
+	p.reading.Lock() // a reader that began before may still add entries of the generation before
+	defer p.reading.Unlock()
+	p.useLocked(made)
 	return nil
 }
 

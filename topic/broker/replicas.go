@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
+	"github.com/sluice-project/sluice/topic/compact"
 )
 
 // defaultReplicas is how many nodes keep a partition by default, if there are as many.
@@ -123,6 +124,21 @@ func (b *Broker) records(ctx context.Context) ([]namedRecord, error) {
 	}
 	slices.SortFunc(records, func(x, y namedRecord) int { return cmp.Compare(x.name, y.name) })
 	return records, nil
+}
+
+// logsOf returns the names of the logs that a partition consists of, first that of its records. That of
+// delayed records may not have been made, and the clean generation may have been replaced since.
+func (b *Broker) logsOf(ctx context.Context, record catalog.Topic, number int) ([]string, error) {
+	names := record.Names(number)
+	logs := []string{names.Records}
+	if record.Delays {
+		logs = append(logs, names.Delays)
+	}
+	compacted, _, err := compact.ReadRecord(ctx, b.store.Meta(), names)
+	if compacted.Log != "" {
+		logs = append(logs, compacted.Log)
+	}
+	return logs, err
 }
 
 // targetsOf returns the targets of all partitions of records.

@@ -309,13 +309,17 @@ func (t *Topic) shrink(record catalog.Topic) {
 
 // endOfLog returns the offset after the last record of a partition.
 func (b *Broker) endOfLog(ctx context.Context, names catalog.Names, p catalog.Partition) (int64, error) {
-	log, err := compact.Open(ctx, b.store, names, b.there(p.Replicas))
+	log, err := b.store.OpenLog(ctx, names.Records, b.there(p.Replicas))
 	if err != nil {
 		return 0, err
 	}
-	_, last, err := log.Ends(ctx)
-	if err != nil || last == 0 {
-		return p.Start, err
+	first, last, err := log.Ends(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if first > last { // all entries are in the clean generation, if there is one
+		record, _, err := compact.ReadRecord(ctx, b.store.Meta(), names)
+		return max(p.Start, record.Mark.Next), err
 	}
 	entry, err := topic.ReadEntry(ctx, log, last)
 	if err != nil {
@@ -327,6 +331,7 @@ func (b *Broker) endOfLog(ctx context.Context, names catalog.Names, p catalog.Pa
 // deletePartition removes the stored data of a record's partition.
 func (b *Broker) deletePartition(ctx context.Context, record catalog.Topic, number int) error {
 	names := record.Names(number)
+	// The guard of leaders is the record that says that the partition is deleted.
 	if err := compact.Delete(ctx, b.store, names); err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/catalog"
 	"github.com/sluice-project/sluice/topic/view"
@@ -255,6 +257,6 @@ func (b *Broker) newPartition(t *Topic, number int32, of catalog.Topic) *Partiti
 	return &Partition{
 		topic: t, number: number, removals: of.Removals(int(number)), broker: b, state: following, epoch: record.Epoch, start: record.Start,
 		leader: record.Leader, replicas: record.Replicas, delayLog: record.DelayLog, tail: tail{all: b.tails},
-		producers: newProducers(b.config.ProducersMax),
+		producers: newProducers(b.config.ProducersMax), compacting: semaphore.NewWeighted(1),
 	}
 }

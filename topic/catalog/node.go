@@ -24,6 +24,8 @@ type Node struct {
 	Draining  bool              `json:"draining,omitempty"`
 	// Transactions is the latest version of transactions that the node knows; 0 is version 1.
 	Transactions int16 `json:"transactions,omitempty"`
+	// Compacts reports whether the node knows that partitions of a cluster have clean generations.
+	Compacts bool `json:"compacts,omitempty"`
 }
 
 // NodeKey returns the key of a node.

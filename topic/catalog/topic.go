@@ -153,10 +153,13 @@ type Names struct {
 	Snapshot, Compaction string // keys of the metadata
 }
 
-// The prefixes of the logs of records and of the keys of producers' snapshots.
+// The prefixes of the logs of records and of clean generations, and of the keys of producers'
+// snapshots and of compacted logs.
 const (
-	RecordsPrefix   = "records-"
-	ProducersPrefix = "producers/"
+	RecordsPrefix     = "records-"
+	CleanPrefix       = "clean-"
+	ProducersPrefix   = "producers/"
+	CompactionsPrefix = "compactions/"
 )
 
 // NamesOf returns the names of a partition. A partition whose number was used before by
@@ -169,10 +172,10 @@ func NamesOf(id topic.ID, number int32, removals int) Names {
 	return Names{
 		Records:  fmt.Sprintf(RecordsPrefix+"%x-%d%s", id[:], number, again),
 		Delays:   fmt.Sprintf("delayed-%x-%d%s", id[:], number, again),
-		Clean:    fmt.Sprintf("clean-%x-%d%s-", id[:], number, again),
+		Clean:    fmt.Sprintf(CleanPrefix+"%x-%d%s-", id[:], number, again),
 		Snapshot: fmt.Sprintf(ProducersPrefix+"%x/%d%s", id[:], number, again),
 
-		Compaction: fmt.Sprintf("compactions/%x/%d%s", id[:], number, again),
+		Compaction: fmt.Sprintf(CompactionsPrefix+"%x/%d%s", id[:], number, again),
 	}
 }
 

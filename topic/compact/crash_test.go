@@ -134,7 +134,10 @@ func TestPowerCutAtEachWrite(t *testing.T) {
 			random := rand.New(rand.NewPCG(1, uint64(interval)))
 			d := &disk{MemFS: vfs.NewCrashableMem(), random: rand.New(rand.NewPCG(2, uint64(interval)))}
 			s := storeOn(t, errorfs.Wrap(d.MemFS, errorfs.InjectorFunc(d.inject)), interval)
-			log, err := compact.Open(t.Context(), s, names, []int32{1})
+			if _, err := s.OpenLog(t.Context(), names.Records, []int32{1}); err != nil {
+				t.Fatal(err)
+			}
+			log, err := compact.Open(t.Context(), s, names)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +172,7 @@ func checkImage(t *testing.T, name string, image vfs.FS, interval time.Duration,
 			t.Error(err)
 		}
 	}()
-	log, err := compact.Open(t.Context(), s, names, nil)
+	log, err := compact.Open(t.Context(), s, names)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}

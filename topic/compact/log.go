@@ -43,7 +43,7 @@ type Log struct {
 	names     catalog.Names
 	clean     atomic.Pointer[generation]
 
-	// The one caller of Begin, Commit, Use and Settle owns the rest.
+	// The one caller of Refresh, Begin, Commit, Use and Settle owns the rest.
 	record   Record
 	revision uint64
 	settled  bool
@@ -54,57 +54,123 @@ type Log struct {
 // generation is a clean generation.
 type generation struct {
 	topic.Log
+	name  string
 	last  uint64
 	shift int64
 }
 
-// Open opens the log of a partition; nodes are as in OpenLog.
-func Open(ctx context.Context, store topic.Store, names catalog.Names, nodes []int32) (*Log, error) {
-	main, err := store.OpenLog(ctx, names.Records, nodes)
+// Open opens the log of a partition, which exists.
+func Open(ctx context.Context, store topic.Store, names catalog.Names) (*Log, error) {
+	main, err := store.OpenLog(ctx, names.Records, nil)
 	if err != nil {
 		return nil, err
 	}
 	l := &Log{Log: main, store: store, names: names}
-	if l.record, l.revision, err = read(ctx, store.Meta(), names); err != nil || l.record.Log == "" {
-		return l, err
+	made, err := l.Refresh(ctx)
+	if made != nil {
+		l.Use(made)
 	}
-	clean, err := store.OpenLog(ctx, l.record.Log, nil)
-	if err != nil {
-		return nil, fmt.Errorf("clean generation %s: %w", l.record.Log, err)
-	}
-	l.clean.Store(&generation{clean, l.record.Last, l.record.Shift})
-	return l, nil
+	return l, err
 }
 
-func read(ctx context.Context, meta topic.Meta, names catalog.Names) (record Record, revision uint64, err error) {
+// Refresh reads the record again: another node may have compacted the log, or it is not known
+// what was stored. It returns the generation that counts, for Use, if that is not the one that is read.
+func (l *Log) Refresh(ctx context.Context) (made topic.Log, err error) {
+	meta := l.store.Meta()
+	if l.doubt != nil {
+		if err := meta.Sync(ctx); err != nil {
+			return nil, err
+		}
+	}
+	record, revision, err := ReadRecord(ctx, meta, l.names)
+	if err != nil || l.doubt == nil && revision == l.revision {
+		return nil, err
+	}
+	if clean := l.clean.Load(); record.Log != "" && (clean == nil || clean.name != record.Log) {
+		if made, err = l.whole(ctx, record); err != nil {
+			return nil, fmt.Errorf("clean generation %s: %w", record.Log, err)
+		}
+	}
+	l.record, l.revision, l.settled, l.doubt = record, revision, false, nil
+	return made, nil
+}
+
+// whole opens the generation that counts, once it is seen as a whole: a node that lags would not
+// have its end, and the entries after it would be taken for the next ones.
+func (l *Log) whole(ctx context.Context, record Record) (topic.Log, error) {
+	made, err := l.store.OpenLog(ctx, record.Log, nil)
+	if err != nil {
+		return nil, err
+	}
+	_, last, err := made.Ends(ctx)
+	if err == nil && last < record.Last {
+		err = fmt.Errorf("it ends at entry %d, want %d", last, record.Last)
+	}
+	return made, err
+}
+
+// ReadRecord returns the record of a partition and its revision; 0 if it has none.
+func ReadRecord(ctx context.Context, meta topic.Meta, names catalog.Names) (Record, uint64, error) {
 	item, err := catalog.Get(ctx, meta, names.Compaction)
 	if err != nil || item.Revision == 0 {
-		return record, 0, err
+		return Record{}, 0, err
 	}
-	if err := json.Unmarshal(item.Value, &record); err != nil {
-		return record, 0, fmt.Errorf("metadata of %s: %w", names.Compaction, err)
-	}
-	if record.Format > recordFormat {
-		return record, 0, fmt.Errorf("metadata of %s: format %d; this version reads %d: upgrade this node", names.Compaction, record.Format, recordFormat)
-	}
-	return record, item.Revision, nil
+	record, err := decode(item)
+	return record, item.Revision, err
 }
 
-// Delete removes the generations of a partition, and their record. It is idempotent.
+func decode(item topic.Item) (record Record, err error) {
+	if err := json.Unmarshal(item.Value, &record); err != nil {
+		return record, fmt.Errorf("metadata of %s: %w", item.Key, err)
+	}
+	if record.Format > recordFormat {
+		return record, fmt.Errorf("metadata of %s: format %d; this version reads %d: upgrade this node", item.Key, record.Format, recordFormat)
+	}
+	return record, nil
+}
+
+// Generations returns the logs that a record names: the one that counts, and another one that may
+// exist.
+func (r Record) Generations() []string {
+	return slices.DeleteFunc([]string{r.Log, r.Other}, func(name string) bool { return name == "" })
+}
+
+// Delete removes the generations of a partition, and their record. It is idempotent. No leader may
+// make another one from then on.
 func Delete(ctx context.Context, store topic.Store, names catalog.Names) error {
-	record, revision, err := read(ctx, store.Meta(), names)
+	record, revision, err := ReadRecord(ctx, store.Meta(), names)
 	if err != nil || revision == 0 {
 		return err
 	}
-	for _, name := range []string{record.Other, record.Log} {
-		if name != "" {
-			err = errors.Join(err, store.DeleteLog(ctx, name))
+	for _, name := range record.Generations() {
+		err = errors.Join(err, store.DeleteLog(ctx, name))
+	}
+	if err == nil {
+		err = store.Meta().Delete(ctx, names.Compaction, revision)
+	}
+	if errors.Is(err, topic.ErrNotFound) {
+		return nil // another node has done it
+	}
+	return err
+}
+
+// AllGenerations returns the logs that the records of all partitions name.
+func AllGenerations(ctx context.Context, meta topic.Meta) (map[string]bool, error) {
+	items, err := meta.List(ctx, catalog.CompactionsPrefix)
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]bool{}
+	for _, item := range items {
+		record, err := decode(item)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range record.Generations() {
+			named[name] = true
 		}
 	}
-	if err != nil {
-		return err
-	}
-	return store.Meta().Delete(ctx, names.Compaction, revision)
+	return named, nil
 }
 
 // Ends implements [topic.Log].
@@ -200,7 +266,7 @@ func (l *Log) Commit(ctx context.Context, guard Guard, made topic.Log, last uint
 
 // Use makes the log read a generation that counts.
 func (l *Log) Use(made topic.Log) {
-	l.clean.Store(&generation{made, l.record.Last, l.record.Shift})
+	l.clean.Store(&generation{made, l.record.Log, l.record.Last, l.record.Shift})
 }
 
 // Settle removes what the generation has replaced, and one that was not made whole.

@@ -145,7 +145,7 @@ func into(v any) func(io.Reader) error {
 
 // Inventory implements Source.
 func (c *Client) Inventory(ctx context.Context) (inventory Inventory, err error) {
-	err = c.do(ctx, http.MethodGet, "/source", nil, into(&inventory))
+	err = c.do(ctx, http.MethodGet, "/source?"+compactedQuery, nil, into(&inventory))
 	return inventory, err
 }
 

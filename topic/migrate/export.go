@@ -93,7 +93,9 @@ type InventoryTopic struct {
 	// Source is the source of a view.
 	Source     string `json:"source,omitempty"`
 	Partitions int    `json:"partitions"`
-	Delays     bool   `json:"delays,omitempty"`
+	// Compacted reports whether its cleanup.policy says so.
+	Compacted bool `json:"compacted,omitempty"`
+	Delays    bool `json:"delays,omitempty"`
 	// Removals is how often a partition of each number was removed before.
 	Removals map[int]int    `json:"removals,omitempty"`
 	Logs     []InventoryLog `json:"logs"`
@@ -165,12 +167,9 @@ func (e *Export) Inventory(ctx context.Context) (Inventory, error) {
 
 // topic returns a topic's present state, and adds its logs.
 func (e *Export) topic(ctx context.Context, name string, record catalog.Topic, logs map[string]topic.Log) (InventoryTopic, error) {
-	if settings, err := topic.ParseSettings(record.Settings, topic.Config{}); err == nil && settings.Compact {
-		return InventoryTopic{}, fmt.Errorf("%w: topic %s is compacted, and topics of a cluster cannot be yet: set its %s to delete, or delete it",
-			topic.ErrInvalidSetting, name, topic.SettingCleanup)
-	}
+	settings, err := topic.ParseSettings(record.Settings, topic.Config{})
 	topic := InventoryTopic{
-		Name: name, ID: record.ID, Source: record.Settings[topic.SettingViewOf],
+		Name: name, ID: record.ID, Compacted: err == nil && settings.Compact, Source: record.Settings[topic.SettingViewOf],
 		Partitions: len(record.Partitions), Delays: record.Delays, Removals: map[int]int{}, Logs: []InventoryLog{},
 	}
 	for number := range record.Partitions {
@@ -202,7 +201,7 @@ func (e *Export) topic(ctx context.Context, name string, record catalog.Topic, l
 // that of delayed records is made when it is first read.
 func (e *Export) open(ctx context.Context, name string, records map[string]catalog.Names) (topic.Log, error) {
 	if names, found := records[name]; found {
-		return compact.Open(ctx, e.store, names, nil)
+		return compact.Open(ctx, e.store, names)
 	}
 	return e.store.OpenLog(ctx, name, []int32{e.store.Cluster().Node()})
 }

@@ -86,6 +86,8 @@ type ImportStatus struct {
 	State   catalog.ImportState `json:"state"`
 	// Replicas is how many nodes will keep each partition.
 	Replicas int `json:"replicas"`
+	// Compacts reports whether all nodes can compact topics: those of earlier versions cannot.
+	Compacts bool `json:"compacts"`
 	// Nodes are the addresses of the topics after the import.
 	Nodes []catalog.Address `json:"nodes"`
 }
@@ -114,7 +116,7 @@ func (m *Import) begin(ctx context.Context, request ImportRequest) (status Impor
 	if request.Run != 0 && request.Run != record.Run {
 		return status, false, overtaken(source, request.Run, record.Run)
 	}
-	status.Nodes, err = m.addresses(ctx)
+	status.Nodes, status.Compacts, err = m.addresses(ctx)
 	if err == nil {
 		status.Cluster, err = catalog.ClusterID(ctx, m.store.Meta())
 	}
@@ -306,21 +308,22 @@ func (m *Import) places(ctx context.Context) (topic.Places, error) {
 	return topic.NewPlaces(topic.WithAlive(nodes, alive), kept), nil
 }
 
-// addresses returns the client addresses of the cluster's nodes.
-func (m *Import) addresses(ctx context.Context) ([]catalog.Address, error) {
+// addresses returns the client addresses of the cluster's nodes, and whether all can compact topics.
+func (m *Import) addresses(ctx context.Context) (nodes []catalog.Address, compact bool, err error) {
 	items, err := m.store.Meta().List(ctx, catalog.NodesPrefix)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	nodes := []catalog.Address{}
+	nodes, compact = []catalog.Address{}, true
 	for _, item := range items {
 		node, err := catalog.ReadNode(item)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		nodes = append(nodes, catalog.Address{ID: node.ID, Host: node.Host, Port: node.Port, Rack: node.Rack, Listeners: node.Listeners})
+		compact = compact && node.Compacts
 	}
-	return nodes, nil
+	return nodes, compact, nil
 }
 
 // leadersMax bounds how long opening waits for the partitions' leaders; leadersPoll is

@@ -176,7 +176,7 @@ func (m *Import) Open(ctx context.Context, source string, run int64, topics []to
 		clear(m.logs)
 		m.mu.Unlock()
 	}
-	nodes, err := m.addresses(ctx)
+	nodes, _, err := m.addresses(ctx)
 	if err == nil && len(nodes) > 0 {
 		m.awaitLeaders(ctx, record)
 	}

@@ -129,6 +129,9 @@ func (m *Migrator) Check(ctx context.Context) (Result, error) {
 		return Result{Inventory: m.inventory}, err
 	}
 	status, err := m.target.Begin(ctx, ImportRequest{Inventory: m.inventory, Replicas: m.options.Replicas, DryRun: true})
+	if err == nil {
+		err = m.inventory.mayCompact(status.Compacts)
+	}
 	return Result{Inventory: m.inventory, Status: status, Before: status.State == catalog.ImportOpen}, err
 }
 
@@ -186,6 +189,9 @@ func (m *Migrator) Run(ctx context.Context) (Result, error) {
 func (m *Migrator) begin(ctx context.Context, run int64) (ImportStatus, error) {
 	status, err := m.target.Begin(ctx, ImportRequest{Inventory: m.inventory, Replicas: m.options.Replicas, Run: run})
 	m.run = max(m.run, status.Run)
+	if err == nil && status.State == catalog.ImportCopying {
+		err = m.inventory.mayCompact(status.Compacts)
+	}
 	if err != nil {
 		return status, fmt.Errorf("begin in the cluster: %w", err)
 	}
@@ -205,6 +211,24 @@ func (m *Migrator) tell(ctx context.Context, nodes []catalog.Address) error {
 	return nil
 }
 
+// hasMoved reports whether a pass has failed since entries of the source are not where its inventory says, as
+// when they were compacted in the meantime.
+func hasMoved(err error) bool {
+	return errors.Is(err, topic.ErrFenced) || errors.Is(err, topic.ErrNoLog)
+}
+
+// mayCompact returns an ErrInvalidSetting if a topic of the inventory is compacted and the cluster's nodes do
+// not all know that.
+func (i Inventory) mayCompact(all bool) error {
+	for _, t := range i.Topics {
+		if t.Compacted && !all {
+			return fmt.Errorf("%w: topic %s is compacted, which needs the newest version on all nodes of the cluster, and of this command: upgrade them, or set %s of the topic to delete",
+				topic.ErrInvalidSetting, t.Name, topic.SettingCleanup)
+		}
+	}
+	return nil
+}
+
 // copyAll copies the logs, first while the source serves and then while it is fenced, up
 // to the decision.
 func (m *Migrator) copyAll(ctx context.Context) error {
@@ -212,7 +236,11 @@ func (m *Migrator) copyAll(ctx context.Context) error {
 		m.phase.Store(Copying)
 		for passes := 1; ; passes++ {
 			began := time.Now()
-			if _, err := m.pass(ctx); err != nil {
+			_, err := m.pass(ctx)
+			if hasMoved(err) && passes < passesMost {
+				continue
+			}
+			if err != nil {
 				return err
 			}
 			if time.Since(began) < shortPass || passes == passesMost {
@@ -269,6 +297,9 @@ func (m *Migrator) unfence(ctx context.Context) error {
 func (m *Migrator) rest(ctx context.Context) error {
 	for {
 		copied, err := m.pass(ctx)
+		if hasMoved(err) && ctx.Err() == nil {
+			continue
+		}
 		if err != nil {
 			return err
 		}

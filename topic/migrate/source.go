@@ -7,11 +7,18 @@ import (
 	"strconv"
 )
 
+// compactedQuery is what a migrator says that knows compacted topics.
+const compactedQuery = "compacted"
+
 // NewSourceHandler serves a source below Prefix to clients that have the secret.
 func NewSourceHandler(source Source, secret string, log *slog.Logger) http.Handler {
 	h := newHandler(secret, log)
 	h.handle("GET "+Prefix+"source", func(r *http.Request) (any, error) {
-		return source.Inventory(r.Context())
+		inventory, err := source.Inventory(r.Context())
+		if err == nil && !r.URL.Query().Has(compactedQuery) {
+			err = inventory.mayCompact(false) // a migrator of an earlier version does not ask the cluster
+		}
+		return inventory, err
 	})
 	h.handle("GET "+Prefix+"source/logs/{log}", func(r *http.Request) (any, error) {
 		from, err := number(r, "from")

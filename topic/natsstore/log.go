@@ -364,6 +364,15 @@ func (l *log) Trim(ctx context.Context, before uint64) error {
 	return nil
 }
 
+// Sync implements [topic.Syncer]: the engine has fsynced everything twice an interval after it was
+// acknowledged, at the latest, on each node that has it.
+func (l *log) Sync(ctx context.Context) error {
+	if interval := l.store.options.SyncInterval; interval > 0 && !lifecycle.Sleep(ctx, nil, 2*interval) {
+		return ctx.Err()
+	}
+	return l.ended()
+}
+
 // The backoff between checks of a log's end, for appends whose answer was lost.
 const (
 	waitPauseMin = 100 * time.Millisecond

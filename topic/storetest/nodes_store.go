@@ -144,6 +144,20 @@ func (s *NodeStore) Unheard(others ...int32) {
 	s.nodes.changed()
 }
 
+// Logs implements [topic.Lister].
+func (s *NodeStore) Logs(ctx context.Context) ([]string, error) {
+	s.nodes.mu.Lock()
+	writes, dead := s.writes(), s.dead
+	s.nodes.mu.Unlock()
+	switch {
+	case dead:
+		return nil, topic.ErrClosed
+	case !writes:
+		return nil, s.unanswered(ctx)
+	}
+	return s.nodes.Logs(), nil
+}
+
 // Meta implements [topic.Store].
 func (s *NodeStore) Meta() topic.Meta { return nodeMeta{s} }
 

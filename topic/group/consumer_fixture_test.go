@@ -1,6 +1,7 @@
 package group_test
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -129,6 +130,26 @@ func (m *modern) leave(epoch int32) error {
 	r.Epoch = epoch
 	_, err := m.groups.ConsumerHeartbeat(r).Wait(m.t.Context())
 	return err
+}
+
+func (m *modern) owns() (string, assign.Partitions) { return m.Member, m.reads }
+func (m *modern) subscribed() []string              { return m.Topics }
+func (m *modern) moveTo(groups *group.Groups)       { m.groups = groups }
+func (m *modern) quit()                             { _ = m.leave(group.LeaveEpoch) }
+
+// turn sends a heartbeat.
+func (m *modern) turn(busy, lost bool) {
+	m.busy = busy
+	before := *m
+	err := m.beat()
+	if lost && err == nil && before.Epoch != group.JoinEpoch {
+		*m = before
+		m.tell = true
+		return
+	}
+	if errors.Is(err, group.ErrUnknownMember) || errors.Is(err, group.ErrFencedEpoch) {
+		m.Epoch, m.reads, m.told = group.JoinEpoch, nil, nil
+	}
 }
 
 // settle lets members send heartbeats until all have reached their targets.

@@ -51,7 +51,11 @@ func (gs *Groups) Sync(r SyncRequest) *Awaited[SyncResult] {
 // ErrInvalidGroup, ErrCoordinatorLoading, ErrClosed.
 func (gs *Groups) Heartbeat(r MemberIdentity) error {
 	return orUnknownMember(gs.with(r.Group, false, func(c *coordinator, now time.Time) error {
-		return c.group.heartbeat(now, r)
+		err := c.group.heartbeat(now, r)
+		if errors.Is(err, ErrRebalanceInProgress) {
+			c.arm(now) // the member has to join again in time
+		}
+		return err
 	}))
 }
 

@@ -103,7 +103,9 @@ func (g *group) use(cs *consumers) {
 	}
 	clear(g.members)
 	clear(g.instances)
-	clear(g.pending)
+	if cs.shared { // others take in classic members
+		clear(g.pending)
+	}
 	g.consumers, g.protocol, g.leader, g.protocolType = cs, "", "", cs.protocolType()
 	g.rebalanceAt, g.syncAt, g.savingGeneration, g.delaying = time.Time{}, time.Time{}, 0, false
 }

@@ -138,21 +138,21 @@ func watchReaders(t *testing.T, groups *group.Groups, members []*modern, before 
 
 // Members come, go, are silent, are slow to revoke and lose answers; topics change; writes fail; the coordinator stops
 // and another one goes on. No partition ever has two readers, and in the end each has one.
-func TestModelOfConsumers(t *testing.T) { testConsumers(t, 0, false) }
+func TestModelOfConsumers(t *testing.T) { testConsumers(t, 21, 0, false) }
 
 // The same with members of both protocols, so that the group is converted again and again, also during rebalances.
 func TestModelOfMixedGroups(t *testing.T) {
-	t.Run("cooperative", func(t *testing.T) { testConsumers(t, 2, false) })
-	t.Run("eager", func(t *testing.T) { testConsumers(t, 2, true) })
+	t.Run("cooperative", func(t *testing.T) { testConsumers(t, 14, 2, false) })
+	t.Run("eager", func(t *testing.T) { testConsumers(t, 14, 2, true) })
 }
 
-// testConsumers runs the model: one in so many members is a classic one.
-func testConsumers(t *testing.T, classic int, eager bool) {
+// testConsumers runs the model: most is the largest kind of step, and one in so many members is a classic one.
+func testConsumers(t *testing.T, most, classic int, eager bool) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) consumerStep {
 		return consumerStep{
-			kind: rapid.IntRange(0, 21).Draw(t, "kind"), who: rapid.IntRange(0, 4).Draw(t, "who"), value: rapid.IntRange(0, 5).Draw(t, "value"),
+			kind: rapid.IntRange(0, most).Draw(t, "kind"), who: rapid.IntRange(0, 4).Draw(t, "who"), value: rapid.IntRange(0, 5).Draw(t, "value"),
 		}
-	}), 1, longer(60, 300))
+	}), 1, longer(80, 300))
 	outer := t
 	rapid.Check(t, func(t *rapid.T) {
 		all := steps.Draw(t, "steps")

@@ -117,11 +117,11 @@ func (g *group) completeJoin(now time.Time) {
 	g.protocol = g.chooseProtocol()
 	g.syncAt = now.Add(g.rebalanceTime())
 	for _, m := range g.members {
-		// The assignment stays until there is another one: members may still read it.
 		m.synced, m.absent, m.epoch = false, m.join == nil, 0
 	}
 	for _, m := range g.members {
 		if m.join != nil {
+			m.assignment = nil // what it still reads, it has said when it joined
 			m.fresh = false
 			m.touch(now)
 			m.join.settle(g.joinResult(m), nil)

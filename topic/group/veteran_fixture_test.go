@@ -28,6 +28,8 @@ type veteran struct {
 	again   bool // it has to join
 	joining *group.Awaited[group.JoinResult]
 	syncing *group.Awaited[group.SyncResult]
+	// seen is what a leader knew of the topics when it assigned; empty for others.
+	seen string
 	// lost counts how often the group has dropped it.
 	lost int
 }
@@ -55,6 +57,7 @@ func (v *veteran) turn(busy, lost bool) {
 		v.synced(lost)
 	case !v.again:
 		v.failed(v.groups.Heartbeat(v.MemberIdentity))
+		v.again = v.again || v.seen != "" && v.seen != v.topics.String() // leaders follow the topics
 	}
 	if v.again && !busy {
 		v.join()
@@ -117,6 +120,7 @@ func (v *veteran) joined(lost bool) {
 		return
 	}
 	v.Member, v.Generation = result.Member, result.Generation
+	v.seen = ""
 	request := group.SyncRequest{MemberIdentity: v.MemberIdentity, ProtocolType: "consumer", Protocol: result.Protocol}
 	if result.Leader == v.Member {
 		request.Assignments = v.assign(result.Members)
@@ -153,6 +157,7 @@ func (v *veteran) synced(lost bool) {
 
 // assign divides the partitions as a leader. No cooperative member gets what another one says that it owns.
 func (v *veteran) assign(joined []group.JoinedMember) map[string][]byte {
+	v.seen = v.topics.String()
 	members := make([]assign.Member, len(joined))
 	owned := assign.Partitions{}
 	for i, m := range joined {

@@ -49,7 +49,7 @@ type crew struct {
 	late      map[*crewMember]map[int32]lateness // by partition
 	dropped   int
 	processed map[int32]map[int64]bool // offsets, by partition
-	again     int                      // records that were processed before
+	again     int                      // records that a member got though they had been processed, and that was committed
 }
 
 func newCrew(s *server, partitions int, options ...kgo.Opt) *crew {
@@ -211,7 +211,7 @@ func (m *crewMember) process(fetches kgo.Fetches) {
 	m.crew.mu.Lock()
 	defer m.crew.mu.Unlock()
 	fetches.EachRecord(func(r *kgo.Record) {
-		if m.crew.processed[r.Partition][r.Offset] {
+		if r.Offset < m.crew.committed.floor(crewTopic, r.Partition) {
 			m.crew.again++
 		}
 		m.crew.processed[r.Partition][r.Offset] = true

@@ -230,15 +230,19 @@ func (g *group) beatClassic(now time.Time, r MemberIdentity) error {
 	if err != nil {
 		return err
 	}
-	missing := m.target.Without(m.assigned)
-	waits := m.state == unreleased && g.consumers.free(m, missing).Count() < missing.Count()
-	if m.epoch == g.generation && (m.state == reconciled || waits) {
+	if m.epoch == g.generation && (m.state == reconciled || m.state == unreleased && !g.consumers.released(m)) {
 		return nil
 	}
 	if m.revokeBy.IsZero() {
 		m.revokeBy = now.Add(m.rebalance)
 	}
 	return ErrRebalanceInProgress
+}
+
+// released reports whether all partitions that a member waits for are free.
+func (cs *consumers) released(m *consumer) bool {
+	missing := m.target.Without(m.assigned)
+	return cs.free(m, missing).Count() == missing.Count()
 }
 
 // leaveClassic removes a classic member at its own request, or an administrator's, which names it by its

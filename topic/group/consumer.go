@@ -118,8 +118,8 @@ func (cs *consumers) inOrder() []*consumer {
 
 // consume handles a heartbeat of the consumer protocol. The answer comes when all that it tells is durable.
 func (g *group) consume(now time.Time, r ConsumerHeartbeat) *Awaited[ConsumerResult] {
-	upgrades := g.state != Empty && g.consumers == nil && !r.Share && r.Epoch == JoinEpoch
-	if g.state != Empty && !upgrades && (g.consumers == nil || g.consumers.shared != r.Share) {
+	classic := g.state != Empty && g.consumers == nil
+	if classic && r.Share || g.state != Empty && !classic && g.consumers.shared != r.Share {
 		return settled(ConsumerResult{}, fmt.Errorf("%w: its members use that of %s groups", ErrOtherProtocol, g.kind()))
 	}
 	if r.Epoch < JoinEpoch {
@@ -137,7 +137,7 @@ func (g *group) consume(now time.Time, r ConsumerHeartbeat) *Awaited[ConsumerRes
 	if g.reconcile(now, m, r.Owned) {
 		cs.touch(m)
 	}
-	if upgrades {
+	if classic { // it was, until this member joined
 		g.answerJoins(now)
 	}
 	result := ConsumerResult{Member: m.id, Epoch: m.epoch, Heartbeat: g.config.ConsumerHeartbeat}

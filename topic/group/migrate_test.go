@@ -246,7 +246,7 @@ func TestDowngradeDuringARebalance(t *testing.T) {
 
 // Without faults no member is ever dropped or fenced, whoever comes and goes, and however far the others have come.
 func TestNobodyIsDroppedByAMigration(t *testing.T) {
-	steps := rapid.SliceOfN(rapid.IntRange(0, 9), 10, longer(60, 200))
+	steps := rapid.SliceOfN(rapid.IntRange(0, 9), 10, 60)
 	outer := t
 	rapid.Check(t, func(t *rapid.T) {
 		all, dropped := steps.Draw(t, "steps"), ""
@@ -405,11 +405,7 @@ func TestStaticMemberChangesItsProtocol(t *testing.T) {
 		again.Instance = "one"
 		r.settle(group.TypeClassic)
 		m.tell = true
-		wantErr(t, "the member that was replaced again", m.beat(), group.ErrOtherProtocol)
-		_, err := r.groups.Leave("g", []group.MemberIdentity{{Instance: "two"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		wantErr(t, "the member that was replaced again", m.beat(), group.ErrUnknownMember)
 	})
 }
 

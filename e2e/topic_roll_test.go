@@ -9,7 +9,7 @@ import (
 )
 
 // Consumers of the classic protocol are replaced one by one by those of the consumer protocol, and those by classic ones
-// again, with a steady flow of records. The group has members all the time, and in the middle the server is killed. No
+// again, with a steady flow of records. The group has members all the time, and the server is killed while it has both. No
 // partition has two owners, every record is processed, and none again once that is committed.
 func TestTopicGroupIsRolled(t *testing.T) {
 	t.Parallel()
@@ -30,13 +30,9 @@ func TestTopicGroupIsRolled(t *testing.T) {
 			c.settle()
 			c.options = []kgo.Opt{kgo.ServerSideBalancer(), session, rebalance}
 			c.byServer = true
-			c.roll(func() {})
-			s.kill()
-			s.start()
-			c.settle()
-			c.processMore()
+			c.roll(c.restartServer, func() {})
 			c.options = []kgo.Opt{classic, session, rebalance}
-			c.roll(func() { c.byServer = false })
+			c.roll(func() {}, func() { c.byServer = false })
 			c.finish()
 			if c.again > 0 {
 				t.Errorf("%d records were processed again after that was committed", c.again)
@@ -45,15 +41,21 @@ func TestTopicGroupIsRolled(t *testing.T) {
 	}
 }
 
-// roll replaces the three members by new ones, and calls last before the last old one leaves. Each new one has partitions before
+// roll replaces the three members by new ones, and calls mixed while the group has members of both kinds, and last before the
+// last old one leaves. Each new one has partitions before
 // the next old one leaves, and all process records.
-func (c *crew) roll(last func()) {
+func (c *crew) roll(mixed, last func()) {
 	c.t.Helper()
 	for i := range 3 {
 		c.add()
 		c.settle()
 		c.processMore()
-		if i == 2 {
+		switch i {
+		case 1:
+			mixed()
+			c.settle()
+			c.processMore()
+		case 2:
 			last()
 		}
 		oldest := c.members[0]

@@ -12,10 +12,7 @@ func (g *group) consumerOf(now time.Time, r ConsumerHeartbeat) (*consumer, error
 	if r.Epoch == JoinEpoch {
 		return g.joinConsumers(now, r)
 	}
-	m, err := g.consumers.check(MemberIdentity{Member: r.Member, Instance: r.Instance})
-	if err == nil && m.classic != nil {
-		err = fmt.Errorf("%w: %q uses the classic protocol", ErrUnknownMember, r.Member)
-	}
+	m, err := g.consumers.checkModern(r)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +47,15 @@ func (cs *consumers) check(r MemberIdentity) (*consumer, error) {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownMember, r.Member)
 	}
 	return m, nil
+}
+
+// checkModern returns the member of the consumer protocol that sent a heartbeat.
+func (cs *consumers) checkModern(r ConsumerHeartbeat) (*consumer, error) {
+	m, err := cs.check(MemberIdentity{Member: r.Member, Instance: r.Instance})
+	if err == nil && m.classic != nil {
+		err = fmt.Errorf("%w: %q uses the classic protocol", ErrUnknownMember, r.Member)
+	}
+	return m, err
 }
 
 // joinConsumers adds a member, or lets one join again that owns nothing any more. A static member takes
@@ -170,7 +176,7 @@ func (r ConsumerHeartbeat) size() int {
 // leaveConsumers removes a member, or lets a static one go away for a while.
 func (g *group) leaveConsumers(now time.Time, r ConsumerHeartbeat) *Awaited[ConsumerResult] {
 	cs := g.consumers
-	m, err := cs.check(MemberIdentity{Member: r.Member, Instance: r.Instance})
+	m, err := cs.checkModern(r)
 	if err == nil && r.Epoch == PauseEpoch && m.instance == "" {
 		err = fmt.Errorf("%w: only a static member can be away", ErrInvalidGroupRequest)
 	}

@@ -423,10 +423,10 @@ func TestClassicMembersOfConsumersAreBounded(t *testing.T) {
 			return err
 		}
 		wantErr(t, "a commit of another epoch", commit(r, stale), group.ErrIllegalGeneration)
-		wantErr(t, "a heartbeat of the other protocol", func() error {
-			_, err := r.groups.ConsumerHeartbeat(group.ConsumerHeartbeat{Group: "g", Member: v.Member, Epoch: v.Generation}).Wait(t.Context())
-			return err
-		}(), group.ErrUnknownMember)
+		for _, epoch := range []int32{v.Generation, group.LeaveEpoch, group.PauseEpoch} {
+			_, err := r.groups.ConsumerHeartbeat(group.ConsumerHeartbeat{Group: "g", Member: v.Member, Epoch: epoch}).Wait(t.Context())
+			wantErr(t, "a heartbeat of the other protocol", err, group.ErrUnknownMember)
+		}
 		wantErr(t, "a classic heartbeat of a member of the consumer protocol",
 			r.groups.Heartbeat(group.MemberIdentity{Group: "g", Member: m.Member, Generation: m.Epoch}), group.ErrUnknownMember)
 		_, err := r.groups.Sync(group.SyncRequest{MemberIdentity: v.MemberIdentity, ProtocolType: "consumer", Protocol: "range"}).Wait(t.Context())

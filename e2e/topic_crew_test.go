@@ -49,6 +49,7 @@ type crew struct {
 	late      map[*crewMember]map[int32]lateness // by partition
 	dropped   int
 	processed map[int32]map[int64]bool // offsets, by partition
+	again     int                      // records that a member got though they had been processed, and that was committed
 }
 
 func newCrew(s *server, partitions int, options ...kgo.Opt) *crew {
@@ -144,6 +145,9 @@ type crewMember struct {
 	// group has answered it again. Guarded by crew.mu.
 	held, away bool
 	over       bool
+	// leaving ends consume when what it has processed is committed; left is closed then.
+	leaving atomic.Bool
+	left    chan struct{}
 }
 
 // add adds a member.
@@ -153,7 +157,7 @@ func (c *crew) add() { c.addStatic("") }
 func (c *crew) addStatic(instance string) {
 	c.t.Helper()
 	c.names++
-	m := &crewMember{crew: c, name: fmt.Sprint("member ", c.names), instance: instance}
+	m := &crewMember{crew: c, name: fmt.Sprint("member ", c.names), instance: instance, left: make(chan struct{})}
 	options := append([]kgo.Opt{
 		kgo.ConsumerGroup(crewGroup), kgo.ConsumeTopics(crewTopic), kgo.ClientID(m.name), kgo.Dialer(m.wire.dial),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
@@ -181,7 +185,8 @@ func (c *crew) addStatic(instance string) {
 
 // consume processes records and then commits them.
 func (m *crewMember) consume(ctx context.Context) {
-	for ctx.Err() == nil {
+	defer close(m.left)
+	for ctx.Err() == nil && !m.leaving.Load() {
 		soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		fetches := m.client.PollRecords(soon, 200)
 		cancel()
@@ -205,7 +210,12 @@ func (m *crewMember) process(fetches kgo.Fetches) {
 	defer m.mu.Unlock()
 	m.crew.mu.Lock()
 	defer m.crew.mu.Unlock()
-	fetches.EachRecord(func(r *kgo.Record) { m.crew.processed[r.Partition][r.Offset] = true })
+	fetches.EachRecord(func(r *kgo.Record) {
+		if r.Offset < m.crew.committed.floor(crewTopic, r.Partition) {
+			m.crew.again++
+		}
+		m.crew.processed[r.Partition][r.Offset] = true
+	})
 }
 
 // OnBrokerE2E implements kgo.HookBrokerE2E: a request was answered or failed.
@@ -320,6 +330,8 @@ func (m *crewMember) kill() {
 // stop lets a member leave the group normally.
 func (m *crewMember) stop() {
 	m.over = true
+	m.leaving.Store(true)
+	<-m.left
 	m.end()
 	m.client.CloseAllowingRebalance()
 	m.forget()

@@ -88,9 +88,12 @@ type consumer struct {
 	// is away.
 	epoch, previous int32
 	state           reconciliation
+	// classic is set for a member that uses the classic protocol.
+	classic *classicMember
 	// assigned are the partitions that it may read; those in revoking it must give up first.
 	assigned, revoking, target assign.Partitions
-	// deadline is the end of its session; revokeBy when it must have revoked, or zero.
+	// deadline is the end of its session; revokeBy when it must have revoked, or zero. A classic member must
+	// have joined again, or asked for its assignment, by then too.
 	deadline, revokeBy time.Time
 	version            uint64 // of its last change
 }
@@ -115,32 +118,59 @@ func (cs *consumers) inOrder() []*consumer {
 
 // consume handles a heartbeat of the consumer protocol. The answer comes when all that it tells is durable.
 func (g *group) consume(now time.Time, r ConsumerHeartbeat) *Awaited[ConsumerResult] {
-	if g.state != Empty && (g.consumers == nil || g.consumers.shared != r.Share) {
+	classic := g.state != Empty && g.consumers == nil
+	if classic && r.Share || g.state != Empty && !classic && g.consumers.shared != r.Share {
 		return settled(ConsumerResult{}, fmt.Errorf("%w: its members use that of %s groups", ErrOtherProtocol, g.kind()))
 	}
 	if r.Epoch < JoinEpoch {
 		return g.leaveConsumers(now, r)
 	}
-	m, err := g.consumerOf(r)
+	m, err := g.consumerOf(now, r)
 	if err != nil {
 		return settled(ConsumerResult{}, err)
 	}
 	cs, before := g.consumers, m.assigned
-	m.deadline = now.Add(g.config.ConsumerSession)
+	g.touchConsumer(now, m)
 	if g.update(m, r) || cs.digest != g.digest() {
 		g.beginEpoch(now)
 	}
 	if g.reconcile(now, m, r.Owned) {
 		cs.touch(m)
 	}
+	if classic { // it was, until this member joined
+		g.answerJoins(now)
+	}
 	result := ConsumerResult{Member: m.id, Epoch: m.epoch, Heartbeat: g.config.ConsumerHeartbeat}
 	if r.full() || !m.assigned.Equal(before) {
 		result.Assigned = m.assigned
 	}
-	if m.version <= cs.stored {
-		return settled(result, nil)
+	answer := newAwaited[ConsumerResult]()
+	answerStored(g, m, answer, result)
+	return answer
+}
+
+// answerStored answers a member when what is stored of it is what the answer tells.
+func answerStored[T any](g *group, m *consumer, answer *Awaited[T], result T) {
+	if m.version <= g.consumers.stored {
+		answer.settle(result, nil)
+		return
 	}
-	return g.saveConsumers(result)
+	g.saveConsumers(g.consumers, func(err error) {
+		if err != nil {
+			var none T
+			result = none
+		}
+		answer.settle(result, err)
+	})
+}
+
+// touchConsumer restarts a member's session, which a classic member has chosen.
+func (g *group) touchConsumer(now time.Time, m *consumer) {
+	session := g.config.ConsumerSession
+	if m.classic != nil {
+		session = m.classic.session
+	}
+	m.deadline = now.Add(session)
 }
 
 // touch records that what is stored of a member has changed.
@@ -149,19 +179,27 @@ func (cs *consumers) touch(m *consumer) {
 	m.version = cs.version
 }
 
-// saveConsumers stores the group, and then answers.
-func (g *group) saveConsumers(result ConsumerResult) *Awaited[ConsumerResult] {
-	answer := newAwaited[ConsumerResult]()
-	cs, version := g.consumers, g.consumers.version
+// saveConsumers stores the group, whose members are cs or were until now, and then calls done.
+func (g *group) saveConsumers(cs *consumers, done func(err error)) {
+	version := cs.version
 	g.save(g.record(nil), func(_ time.Time, err error) {
-		if err != nil {
-			answer.settle(ConsumerResult{}, err)
-			return
+		if err == nil {
+			cs.stored = max(cs.stored, version)
 		}
-		cs.stored = max(cs.stored, version)
-		answer.settle(result, nil)
+		done(err)
 	})
-	return answer
+}
+
+// continueWithout goes on after members were removed, and calls done when that is stored. A group that is left with
+// classic members only becomes a classic one.
+func (g *group) continueWithout(now time.Time, done func(err error)) {
+	cs := g.consumers
+	if cs.onlyClassic() {
+		g.downgrade(now)
+	} else {
+		g.beginEpoch(now)
+	}
+	g.saveConsumers(cs, done)
 }
 
 // expireConsumers removes members whose session has ended, or that have not revoked in time.
@@ -177,8 +215,7 @@ func (g *group) expireConsumers(now time.Time) {
 		}
 	}
 	if removed {
-		g.beginEpoch(now)
-		g.saveConsumers(ConsumerResult{})
+		g.continueWithout(now, func(error) {})
 	}
 }
 
@@ -190,12 +227,15 @@ func (m *consumer) expires() time.Time {
 	return m.deadline
 }
 
-// checkEpoch returns the member of a request that belongs to an epoch; ErrStaleEpoch if it has another one.
+// checkEpoch returns an error unless the member of a request is in its epoch: ErrStaleEpoch, or what the
+// classic protocol has for it.
 func (cs *consumers) checkEpoch(r MemberIdentity) error {
 	m := cs.members[r.Member]
 	switch {
 	case m == nil:
 		return fmt.Errorf("%w: %q", ErrUnknownMember, r.Member)
+	case r.Generation != m.epoch && m.classic != nil:
+		return fmt.Errorf("%w: %d; the member is in %d", ErrIllegalGeneration, r.Generation, m.epoch)
 	case r.Generation != m.epoch:
 		return fmt.Errorf("%w: %d; the member is in %d", ErrStaleEpoch, r.Generation, m.epoch)
 	}

@@ -1,6 +1,8 @@
 package group_test
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -52,6 +54,12 @@ func (s *someTopics) Lookup(name string) (assign.Topic, bool) {
 	return of, there
 }
 
+func (s *someTopics) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fmt.Sprint(s.byName)
+}
+
 func (s *someTopics) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +86,9 @@ type modern struct {
 	reads assign.Partitions // what it reads now
 	told  assign.Partitions // what it was told to read
 	tell  bool              // its next heartbeat tells everything
-	busy  bool              // it goes on with what it reads, and does not yet say what it owns
+	// fenced counts how often it has lost everything.
+	fenced int
+	busy   bool // it goes on with what it reads, and does not yet say what it owns
 }
 
 func newModern(t testing.TB, groups *group.Groups, name string, topics ...string) *modern {
@@ -93,7 +103,7 @@ func (m *modern) beat() error {
 	if r.Epoch != group.JoinEpoch && !m.tell {
 		r.Rebalance, r.Topics, r.Pattern, r.Instance = 0, nil, nil, ""
 	}
-	busy := m.busy && r.Epoch != group.JoinEpoch
+	busy := m.busy && r.Epoch != group.JoinEpoch && !m.tell // after an error a client tells everything at once
 	switch r.Owned = m.reads; {
 	case busy:
 		r.Owned = nil
@@ -129,6 +139,27 @@ func (m *modern) leave(epoch int32) error {
 	r.Epoch = epoch
 	_, err := m.groups.ConsumerHeartbeat(r).Wait(m.t.Context())
 	return err
+}
+
+func (m *modern) owns() (string, assign.Partitions) { return m.Member, m.reads }
+func (m *modern) subscribed() []string              { return m.Topics }
+func (m *modern) moveTo(groups *group.Groups)       { m.groups = groups }
+func (m *modern) quit()                             { _ = m.leave(group.LeaveEpoch) }
+
+// turn sends a heartbeat.
+func (m *modern) turn(busy, lost bool) {
+	m.busy = busy
+	before := *m
+	err := m.beat()
+	if lost && err == nil && before.Epoch != group.JoinEpoch {
+		*m = before
+		m.tell = true
+		return
+	}
+	if errors.Is(err, group.ErrUnknownMember) || errors.Is(err, group.ErrFencedEpoch) {
+		m.Epoch, m.reads, m.told = group.JoinEpoch, nil, nil
+		m.fenced++
+	}
 }
 
 // settle lets members send heartbeats until all have reached their targets.

@@ -8,11 +8,11 @@ import (
 )
 
 // consumerOf returns the member that sent a heartbeat. A new one is added.
-func (g *group) consumerOf(r ConsumerHeartbeat) (*consumer, error) {
+func (g *group) consumerOf(now time.Time, r ConsumerHeartbeat) (*consumer, error) {
 	if r.Epoch == JoinEpoch {
-		return g.joinConsumers(r)
+		return g.joinConsumers(now, r)
 	}
-	m, err := g.knownConsumer(r)
+	m, err := g.consumers.checkModern(r)
 	if err != nil {
 		return nil, err
 	}
@@ -22,16 +22,19 @@ func (g *group) consumerOf(r ConsumerHeartbeat) (*consumer, error) {
 	if r.Epoch != m.epoch && (r.Epoch > m.epoch || !lost) {
 		return nil, fmt.Errorf("%w: %d; the member is in %d", ErrFencedEpoch, r.Epoch, m.epoch)
 	}
-	return m, g.roomFor(m, r)
+	if r.Topics == nil && r.Pattern == nil {
+		return m, nil
+	}
+	return m, g.roomFor(g.consumers, m, r.size())
 }
 
-// knownConsumer returns the member that a request names.
-func (g *group) knownConsumer(r ConsumerHeartbeat) (*consumer, error) {
-	if g.consumers == nil {
+// check returns the member that a request names.
+func (cs *consumers) check(r MemberIdentity) (*consumer, error) {
+	if cs == nil {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownMember, r.Member)
 	}
 	if r.Instance != "" {
-		id, known := g.consumers.instances[r.Instance]
+		id, known := cs.instances[r.Instance]
 		switch {
 		case !known:
 			return nil, fmt.Errorf("%w: no member has the instance id %q", ErrUnknownMember, r.Instance)
@@ -39,35 +42,83 @@ func (g *group) knownConsumer(r ConsumerHeartbeat) (*consumer, error) {
 			return nil, fmt.Errorf("%w: %q is not %q", ErrFencedInstance, r.Instance, r.Member)
 		}
 	}
-	m := g.consumers.members[r.Member]
+	m := cs.members[r.Member]
 	if m == nil {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownMember, r.Member)
 	}
 	return m, nil
 }
 
+// checkModern returns the member of the consumer protocol that sent a heartbeat.
+func (cs *consumers) checkModern(r ConsumerHeartbeat) (*consumer, error) {
+	m, err := cs.check(MemberIdentity{Member: r.Member, Instance: r.Instance})
+	if err == nil && m.classic != nil {
+		err = fmt.Errorf("%w: %q uses the classic protocol", ErrUnknownMember, r.Member)
+	}
+	return m, err
+}
+
 // joinConsumers adds a member, or lets one join again that owns nothing any more. A static member takes
-// the place of the one of the same name that is away.
-func (g *group) joinConsumers(r ConsumerHeartbeat) (*consumer, error) {
-	cs := g.consumers
-	if cs == nil || cs.shared != r.Share {
-		cs = newConsumers()
-		cs.shared = r.Share
+// the place of the one of the same name that is away, or uses the classic protocol.
+func (g *group) joinConsumers(now time.Time, r ConsumerHeartbeat) (*consumer, error) {
+	cs, err := g.consumersFor(now, r.Share)
+	if err != nil {
+		return nil, err
 	}
 	m := cs.members[r.Member]
 	if static := cs.members[cs.instances[r.Instance]]; r.Instance != "" && static != nil {
-		if static.epoch != PauseEpoch && static.id != r.Member {
+		if static.epoch != PauseEpoch && static.id != r.Member && static.classic == nil {
 			return nil, fmt.Errorf("%w: %q has %q", ErrUnreleasedInstance, static.id, r.Instance)
 		}
 		m = static
 	}
-	if err := g.roomFor(m, r); err != nil {
+	if err := g.roomFor(cs, m, r.size()); err != nil {
 		return nil, err
 	}
-	if g.consumers != cs { // the members of an empty group may use any protocol
-		g.consumers, g.protocol, g.protocolType = cs, "", cs.protocolType()
+	g.use(cs)
+	id := r.Member
+	if id == "" {
+		id = newMemberID(r.Client)
+	}
+	m = g.enter(m, id)
+	m.classic = nil
+	return m, nil
+}
+
+// consumersFor returns the members that one of the consumer protocol, or of a share group, joins: those of an empty group may
+// use any protocol, and those of a classic one are converted.
+func (g *group) consumersFor(now time.Time, shared bool) (*consumers, error) {
+	switch {
+	case g.consumers != nil && g.consumers.shared == shared:
+		return g.consumers, nil
+	case g.state != Empty:
+		return g.converted(now)
+	}
+	cs := newConsumers()
+	cs.shared = shared
+	return cs, nil
+}
+
+// use makes cs the members of the group, in place of others.
+func (g *group) use(cs *consumers) {
+	if g.consumers == cs {
+		return
+	}
+	for _, m := range g.members {
+		failAwaited(&m.sync, fmt.Errorf("%w: the group uses the consumer protocol now", ErrRebalanceInProgress))
+	}
+	clear(g.members)
+	clear(g.instances)
+	if cs.shared { // others take in classic members
 		clear(g.pending)
 	}
+	g.consumers, g.protocol, g.leader, g.protocolType = cs, "", "", cs.protocolType()
+	g.rebalanceAt, g.syncAt, g.savingGeneration, g.delaying = time.Time{}, time.Time{}, 0, false
+}
+
+// enter adds a member, or lets m join under an id without anything that it had yet to revoke.
+func (g *group) enter(m *consumer, id string) *consumer {
+	cs := g.consumers
 	if m == nil {
 		g.lastNumber++
 		m = &consumer{number: g.lastNumber, assigned: assign.Partitions{}, target: assign.Partitions{}}
@@ -76,23 +127,18 @@ func (g *group) joinConsumers(r ConsumerHeartbeat) (*consumer, error) {
 		cs.own(m, m.assigned, nil)
 		m.epoch, m.previous, m.state, m.revokeBy = 0, 0, reconciled, time.Time{}
 	}
-	if m.id = r.Member; m.id == "" {
-		m.id = newMemberID(r.Client)
-	}
+	m.id = id
 	if other := cs.members[m.id]; other != nil { // it was not static before
 		cs.remove(other)
 	}
 	cs.members[m.id] = m
 	cs.touch(m)
-	return m, nil
+	return m
 }
 
-// roomFor refuses what is above the bounds; m is nil for a new member.
-func (g *group) roomFor(m *consumer, r ConsumerHeartbeat) error {
-	if r.Topics == nil && r.Pattern == nil && m != nil {
-		return nil
-	}
-	cs, size, old := g.consumers, r.size(), 0
+// roomFor refuses a member of that size if it is above the bounds; m is nil for a new one.
+func (g *group) roomFor(cs *consumers, m *consumer, size int) error {
+	old := 0
 	if m != nil {
 		old = m.size
 	}
@@ -100,13 +146,11 @@ func (g *group) roomFor(m *consumer, r ConsumerHeartbeat) error {
 		return fmt.Errorf("%w: member brings %d bytes; want at most %d", ErrGroupTooLarge, size, maxMemberBytes)
 	}
 	total := size - old
-	if cs != nil {
-		if m == nil && len(cs.members) >= g.config.MembersMax {
-			return fmt.Errorf("%w: it may have at most %d members", ErrGroupFull, g.config.MembersMax)
-		}
-		for _, other := range cs.members {
-			total += other.size
-		}
+	if m == nil && len(cs.members) >= g.config.MembersMax {
+		return fmt.Errorf("%w: it may have at most %d members", ErrGroupFull, g.config.MembersMax)
+	}
+	for _, other := range cs.members {
+		total += other.size
 	}
 	if total > maxGroupBytes {
 		return fmt.Errorf("%w: all members bring %d bytes; want at most %d", ErrGroupTooLarge, total, maxGroupBytes)
@@ -131,24 +175,27 @@ func (r ConsumerHeartbeat) size() int {
 
 // leaveConsumers removes a member, or lets a static one go away for a while.
 func (g *group) leaveConsumers(now time.Time, r ConsumerHeartbeat) *Awaited[ConsumerResult] {
-	m, err := g.knownConsumer(r)
+	cs := g.consumers
+	m, err := cs.checkModern(r)
 	if err == nil && r.Epoch == PauseEpoch && m.instance == "" {
 		err = fmt.Errorf("%w: only a static member can be away", ErrInvalidGroupRequest)
 	}
 	if err != nil {
 		return settled(ConsumerResult{}, err)
 	}
-	cs := g.consumers
+	answer := newAwaited[ConsumerResult]()
+	stored := func(err error) { answer.settle(ConsumerResult{Member: m.id, Epoch: r.Epoch}, err) }
 	if r.Epoch == PauseEpoch {
 		cs.own(m, m.assigned, nil)
 		m.epoch, m.state, m.revokeBy = PauseEpoch, reconciled, time.Time{}
-		m.deadline = now.Add(g.config.ConsumerSession)
+		g.touchConsumer(now, m)
 		cs.touch(m)
+		g.saveConsumers(cs, stored)
 	} else {
 		cs.remove(m)
-		g.beginEpoch(now)
+		g.continueWithout(now, stored)
 	}
-	return g.saveConsumers(ConsumerResult{Member: m.id, Epoch: r.Epoch})
+	return answer
 }
 
 // remove drops a member: its partitions have no owner.

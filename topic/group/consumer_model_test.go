@@ -15,17 +15,29 @@ import (
 	"github.com/sluice-project/sluice/topic/group/assign"
 )
 
+// reader is a client of either protocol.
+type reader interface {
+	// owns returns the client's name, and what it reads now.
+	owns() (name string, reads assign.Partitions)
+	// turn lets the client do what it can without waiting. A busy one goes on with what it reads; answers may be lost.
+	turn(busy, lost bool)
+	moveTo(groups *group.Groups)
+	quit()
+	subscribed() []string
+}
+
 // sharedPartition returns an error if two members read the same partition.
-func sharedPartition(members []*modern) error {
+func sharedPartition[M reader](members []M) error {
 	owners := map[string]string{}
 	for _, m := range members {
-		for of, numbers := range m.reads {
+		name, reads := m.owns()
+		for of, numbers := range reads {
 			for _, number := range numbers {
 				key := fmt.Sprint(of, number)
 				if other, owned := owners[key]; owned {
-					return fmt.Errorf("%s and %s read %s", other, m.Member, key)
+					return fmt.Errorf("%s and %s read %s", other, name, key)
 				}
-				owners[key] = m.Member
+				owners[key] = name
 			}
 		}
 	}
@@ -126,18 +138,27 @@ func watchReaders(t *testing.T, groups *group.Groups, members []*modern, before 
 
 // Members come, go, are silent, are slow to revoke and lose answers; topics change; writes fail; the coordinator stops
 // and another one goes on. No partition ever has two readers, and in the end each has one.
-func TestModelOfConsumers(t *testing.T) {
+func TestModelOfConsumers(t *testing.T) { testConsumers(t, 21, 0, false) }
+
+// The same with members of both protocols, so that the group is converted again and again, also during rebalances.
+func TestModelOfMixedGroups(t *testing.T) {
+	t.Run("cooperative", func(t *testing.T) { testConsumers(t, 14, 2, false) })
+	t.Run("eager", func(t *testing.T) { testConsumers(t, 14, 2, true) })
+}
+
+// testConsumers runs the model: most is the largest kind of step, and one in so many members is a classic one.
+func testConsumers(t *testing.T, most, classic int, eager bool) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) consumerStep {
 		return consumerStep{
-			kind: rapid.IntRange(0, 20).Draw(t, "kind"), who: rapid.IntRange(0, 4).Draw(t, "who"), value: rapid.IntRange(0, 5).Draw(t, "value"),
+			kind: rapid.IntRange(0, most).Draw(t, "kind"), who: rapid.IntRange(0, 4).Draw(t, "who"), value: rapid.IntRange(0, 5).Draw(t, "value"),
 		}
-	}), 1, longer(60, 300))
+	}), 1, longer(80, 300))
 	outer := t
 	rapid.Check(t, func(t *rapid.T) {
 		all := steps.Draw(t, "steps")
 		var wrong error
 		synctest.Test(outer, func(t *testing.T) {
-			w := &consumerWorld{t: t, meta: newBadMeta(), topics: newTopics(map[string]int32{"orders": 5, "refunds": 2})}
+			w := &consumerWorld{t: t, meta: newBadMeta(), topics: newTopics(map[string]int32{"orders": 5, "refunds": 2}), classic: classic, eager: eager}
 			wrong = w.run(all)
 		})
 		if wrong != nil {
@@ -146,7 +167,7 @@ func TestModelOfConsumers(t *testing.T) {
 	})
 }
 
-// consumerStep is a step of the model: kinds above 6 are heartbeats.
+// consumerStep is a step of the model: kinds above 7 are heartbeats.
 type consumerStep struct{ kind, who, value int }
 
 type consumerWorld struct {
@@ -154,8 +175,10 @@ type consumerWorld struct {
 	meta    *badMeta
 	topics  *someTopics
 	groups  *group.Groups
-	members []*modern
+	members []reader
 	made    int
+	classic int
+	eager   bool
 }
 
 func (w *consumerWorld) run(steps []consumerStep) error {
@@ -176,7 +199,7 @@ func (w *consumerWorld) start() {
 		w.t.Fatal(err)
 	}
 	for _, m := range w.members {
-		m.groups = w.groups
+		m.moveTo(w.groups)
 	}
 }
 
@@ -204,13 +227,17 @@ func (w *consumerWorld) step(s consumerStep) {
 	case 5: // as long as a member that is alive may be silent
 		time.Sleep([]time.Duration{time.Second, 20 * time.Second}[s.value%2])
 		w.beatAll()
+	case 7: // a member leaves
+		if at := s.who; at < len(w.members) {
+			w.members[at].quit()
+			w.members = append(w.members[:at:at], w.members[at+1:]...)
+		}
 	default:
 		if s.who < len(w.members) {
-			m := w.members[s.who]
-			m.busy = s.value < 2
-			w.beat(m, s.kind == 6)
+			w.members[s.who].turn(s.value < 2, s.kind == 6)
 		}
 	}
+	synctest.Wait()
 }
 
 func (w *consumerWorld) join(s consumerStep) {
@@ -218,37 +245,27 @@ func (w *consumerWorld) join(s consumerStep) {
 		return
 	}
 	w.made++
-	subscriptions := [][]string{{"orders"}, {"orders", "refunds"}, {"refunds"}}
-	m := newModern(w.t, w.groups, fmt.Sprint("m", w.made), subscriptions[s.who%3]...)
+	name, topics := fmt.Sprint("m", w.made), [][]string{{"orders"}, {"orders", "refunds"}, {"refunds"}}[s.who%3]
+	if w.classic > 0 && w.made%w.classic == 0 {
+		w.members = append(w.members, newVeteran(w.t, w.groups, w.topics, name, w.eager, topics...))
+		return
+	}
+	m := newModern(w.t, w.groups, name, topics...)
 	m.Assignor = []string{"", "range", "uniform"}[s.value%3]
 	w.members = append(w.members, m)
 }
 
 func (w *consumerWorld) beatAll() {
 	for _, m := range w.members {
-		m.busy = false
-		w.beat(m, false)
-	}
-}
-
-// beat sends a heartbeat; the answer may be lost.
-func (w *consumerWorld) beat(m *modern, lost bool) {
-	before := *m
-	err := m.beat()
-	if lost && err == nil && before.Epoch != group.JoinEpoch {
-		*m = before
-		m.tell = true
-		return
-	}
-	if errors.Is(err, group.ErrUnknownMember) || errors.Is(err, group.ErrFencedEpoch) {
-		m.Epoch, m.reads, m.told = group.JoinEpoch, nil, nil
+		m.turn(false, false)
+		synctest.Wait()
 	}
 }
 
 // finish lets members that were killed expire, and the others reach their targets.
 func (w *consumerWorld) finish() error {
 	w.meta.failNext(0, nil, false)
-	for range 40 {
+	for range 80 {
 		time.Sleep(5 * time.Second)
 		w.beatAll()
 		if err := sharedPartition(w.members); err != nil {
@@ -257,12 +274,13 @@ func (w *consumerWorld) finish() error {
 	}
 	want, got := 0, 0
 	for _, name := range w.topics.Names() {
-		if of, _ := w.topics.Lookup(name); slices.ContainsFunc(w.members, func(m *modern) bool { return slices.Contains(m.Topics, name) }) {
+		if of, _ := w.topics.Lookup(name); slices.ContainsFunc(w.members, func(m reader) bool { return slices.Contains(m.subscribed(), name) }) {
 			want += int(of.Partitions)
 		}
 	}
 	for _, m := range w.members {
-		got += m.reads.Count()
+		_, reads := m.owns()
+		got += reads.Count()
 	}
 	if got != want {
 		return fmt.Errorf("in the end %d of %d partitions are read", got, want)

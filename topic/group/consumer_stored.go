@@ -34,6 +34,13 @@ type consumerRecord struct {
 	Assigned    assign.Partitions `json:"assigned,omitempty"`
 	Revoking    assign.Partitions `json:"revoking,omitempty"`
 	Target      assign.Partitions `json:"target,omitempty"`
+	// Classic is set for a member that uses the classic protocol.
+	Classic *classicRecord `json:"classic,omitempty"`
+}
+
+type classicRecord struct {
+	SessionMS int64      `json:"session_ms"`
+	Protocols []Protocol `json:"protocols"`
 }
 
 func (cs *consumers) record() *consumersRecord {
@@ -44,7 +51,7 @@ func (cs *consumers) record() *consumersRecord {
 			RebalanceMS: m.rebalance.Milliseconds(), Assignor: m.assignor,
 			Topics: m.topics, Pattern: text(m.pattern), Matched: m.matched,
 			Epoch: m.epoch, Previous: m.previous, State: m.state,
-			Assigned: m.assigned, Revoking: m.revoking, Target: m.target,
+			Assigned: m.assigned, Revoking: m.revoking, Target: m.target, Classic: m.classic.record(),
 		})
 	}
 	return r
@@ -60,7 +67,6 @@ func (g *group) restoreConsumers(now time.Time, r consumersRecord) {
 			id: saved.ID, instance: saved.Instance, rack: saved.Rack, client: saved.Client, host: saved.Host, number: g.lastNumber,
 			rebalance: restoredTimeout(saved.RebalanceMS), assignor: saved.Assignor,
 			epoch: saved.Epoch, previous: saved.Previous, state: saved.State, target: saved.Target,
-			deadline: now.Add(g.config.ConsumerSession),
 		}
 		if m.state == unrevoked {
 			m.revokeBy = now.Add(m.rebalance)
@@ -70,6 +76,11 @@ func (g *group) restoreConsumers(now time.Time, r consumersRecord) {
 		m.size = ConsumerHeartbeat{
 			Member: m.id, Instance: m.instance, Rack: m.rack, Client: m.client, Assignor: m.assignor, Topics: saved.Topics, Pattern: &saved.Pattern,
 		}.size()
+		if of := saved.Classic; of != nil {
+			m.classic = &classicMember{session: restoredTimeout(of.SessionMS), protocols: of.Protocols}
+			m.size = JoinRequest{Instance: m.instance, Client: m.client, ProtocolType: consumerProtocol, Protocols: of.Protocols}.size()
+		}
+		g.touchConsumer(now, m)
 		cs.members[m.id] = m
 		if m.instance != "" {
 			cs.instances[m.instance] = m.id
@@ -89,6 +100,8 @@ type ConsumerDescription struct {
 	Pattern string
 	// Assigned are the partitions that it may read, Target those that it is to have.
 	Assigned, Target assign.Partitions
+	// Classic reports whether the member uses the classic protocol.
+	Classic bool
 }
 
 // describe returns the members, in the order in which policies see them.
@@ -98,6 +111,7 @@ func (cs *consumers) describe() (members []MemberDescription) {
 			Member: m.id, Instance: m.instance, Client: m.client, Host: m.host,
 			Consumer: &ConsumerDescription{
 				Epoch: m.epoch, Rack: m.rack, Topics: m.topics, Pattern: text(m.pattern), Assigned: m.assigned, Target: m.target,
+				Classic: m.classic != nil,
 			},
 		})
 	}

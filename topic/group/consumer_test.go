@@ -242,8 +242,9 @@ func TestStaticConsumers(t *testing.T) {
 	})
 }
 
-// An empty group may be used by either protocol, one with members by its own only.
-func TestProtocolsDoNotMix(t *testing.T) {
+// An empty group may be used by either protocol. One whose assignments cannot be read is used by the classic one only, as
+// long as it has members.
+func TestUnreadableMembersDoNotMix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		groups := startConsumers(t, newBadMeta(), newTopics(map[string]int32{"orders": 4}), topic.GroupsConfig{})
 		classic, a := newConsumer(t, groups, "classic", ""), newModern(t, groups, "a", "orders")
@@ -258,7 +259,11 @@ func TestProtocolsDoNotMix(t *testing.T) {
 			t.Errorf("epoch %d begins below generation %d", a.Epoch, generation)
 		}
 		classic.Member = ""
-		wantErr(t, "a join of a group of consumers", classic.finishJoin(classic.startJoin()), group.ErrInconsistentProtocol)
+		classic.join.Protocols[0].Metadata = []byte("mine")
+		wantErr(t, "a join with metadata that cannot be read", classic.finishJoin(classic.startJoin()), group.ErrInconsistentProtocol)
+		classic.join.Protocols[0].Metadata, classic.join.ProtocolType = subscribes("orders"), "connect"
+		wantErr(t, "a join of another type", classic.finishJoin(classic.startJoin()), group.ErrInconsistentProtocol)
+		classic.join.ProtocolType = "consumer"
 		if _, err := groups.Delete("g").Wait(t.Context()); err == nil {
 			t.Error("a group with members was deleted")
 		}

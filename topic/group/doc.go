@@ -18,7 +18,8 @@
 //
 // Groups have one of two protocols. In the classic one the members assign: join.go, sync.go,
 // rebalance.go. In the consumer protocol (KIP-848) the coordinator does, by a policy of
-// package assign: consumer.go and the other files of that name.
+// package assign: consumer.go and the other files of that name. Members of the classic one may be in such a
+// group: migrate.go takes them over, and consumer_classic.go serves them.
 //
 // # Guarantees
 //

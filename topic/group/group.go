@@ -77,8 +77,8 @@ type group struct {
 	savingGeneration int32     // generation whose assignment is being stored
 	assigning        int       // bytes of assignments that are being stored
 
-	// consumers are the members of a group that uses the consumer protocol: its state is Stable, unless it
-	// is Empty. They are nil in a group that uses the classic one, which all the fields above are for.
+	// consumers are the members of a group that uses the consumer protocol, some of which may use the classic one: its
+	// state is Stable, unless it is Empty. They are nil in a classic group, which all the fields above are for.
 	consumers *consumers
 }
 
@@ -90,6 +90,9 @@ type groupMember struct {
 	protocols                  []Protocol
 	size                       int // of the member's metadata, in bytes
 	assignment                 []byte
+	// epoch is that of a member which has not joined again since its group was one of the consumer protocol; 0: that
+	// of the group.
+	epoch int32
 
 	// join and sync are waiting requests.
 	join *Awaited[JoinResult]
@@ -141,7 +144,7 @@ func (g *group) check(r MemberIdentity) (*groupMember, error) {
 // checkGeneration is check, for requests that belong to a generation.
 func (g *group) checkGeneration(r MemberIdentity) (*groupMember, error) {
 	m, err := g.check(r)
-	if err == nil && r.Generation != g.generation {
+	if err == nil && r.Generation != cmp.Or(m.epoch, g.generation) {
 		return nil, fmt.Errorf("%w: %d; the group is in %d", ErrIllegalGeneration, r.Generation, g.generation)
 	}
 	return m, err

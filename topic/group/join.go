@@ -1,7 +1,6 @@
 package group
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -20,6 +19,9 @@ func (g *group) join(now time.Time, r JoinRequest) *Awaited[JoinResult] {
 func (g *group) tryJoin(now time.Time, r JoinRequest) (*Awaited[JoinResult], error) {
 	if err := r.validate(g.config); err != nil {
 		return nil, err
+	}
+	if g.mixes() {
+		return g.joinClassic(now, r)
 	}
 	if err := g.hasRoom(r); err != nil {
 		return nil, err
@@ -117,9 +119,7 @@ func (g *group) await(now time.Time, m *groupMember) *Awaited[JoinResult] {
 // if the member brings nothing new and is not the leader, which joins again to assign
 // again.
 func (g *group) joinAgain(now time.Time, m *groupMember, r JoinRequest) *Awaited[JoinResult] {
-	same := slices.EqualFunc(m.protocols, r.Protocols, func(a, b Protocol) bool {
-		return a.Name == b.Name && bytes.Equal(a.Metadata, b.Metadata)
-	})
+	same := slices.EqualFunc(m.protocols, r.Protocols, Protocol.equal)
 	stands := g.state == CompletingRebalance || g.state == Stable && m.id != g.leader
 	if same && stands {
 		m.absent = false

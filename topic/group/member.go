@@ -51,7 +51,11 @@ func (gs *Groups) Sync(r SyncRequest) *Awaited[SyncResult] {
 // ErrInvalidGroup, ErrCoordinatorLoading, ErrClosed.
 func (gs *Groups) Heartbeat(r MemberIdentity) error {
 	return orUnknownMember(gs.with(r.Group, false, func(c *coordinator, now time.Time) error {
-		return c.group.heartbeat(now, r)
+		err := c.group.heartbeat(now, r)
+		if errors.Is(err, ErrRebalanceInProgress) {
+			c.arm(now) // the member has to join again in time
+		}
+		return err
 	}))
 }
 
@@ -78,8 +82,8 @@ func (gs *Groups) ConsumerHeartbeat(r ConsumerHeartbeat) *Awaited[ConsumerResult
 }
 
 // CheckEpoch returns an error if a member of the consumer protocol may not read the offsets of its group:
-// ErrUnknownMember, ErrStaleEpoch. In classic groups, and those that do not exist, every client may.
-// Other errors: ErrInvalidGroup, ErrCoordinatorLoading, ErrClosed.
+// ErrUnknownMember, ErrStaleEpoch; ErrIllegalGeneration for a member of the classic one. In classic groups, and
+// those that do not exist, every client may. Other errors: ErrInvalidGroup, ErrCoordinatorLoading, ErrClosed.
 func (gs *Groups) CheckEpoch(r MemberIdentity) error {
 	err := gs.with(r.Group, false, func(c *coordinator, _ time.Time) error {
 		if c.group.consumers == nil {

@@ -83,7 +83,11 @@ func (g *group) mayCommit(now time.Time, r MemberIdentity) error {
 		return fmt.Errorf("%w: its members acknowledge records, and commit no offsets", ErrOtherProtocol)
 	}
 	if g.consumers != nil {
-		return g.consumers.checkEpoch(r)
+		err := g.consumers.checkEpoch(r)
+		if err == nil {
+			g.commits(now, r.Member)
+		}
+		return err
 	}
 	m, err := g.checkGeneration(r)
 	if err != nil {

@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // rebalance begins a rebalance, or continues the present one.
@@ -119,10 +117,11 @@ func (g *group) completeJoin(now time.Time) {
 	g.protocol = g.chooseProtocol()
 	g.syncAt = now.Add(g.rebalanceTime())
 	for _, m := range g.members {
-		m.assignment, m.synced, m.absent = nil, false, m.join == nil
+		m.synced, m.absent, m.epoch = false, m.join == nil, 0
 	}
 	for _, m := range g.members {
 		if m.join != nil {
+			m.assignment = nil // what it still reads, it has said when it joined
 			m.fresh = false
 			m.touch(now)
 			m.join.settle(g.joinResult(m), nil)
@@ -191,8 +190,8 @@ func (g *group) sharedByAll(protocol string) bool {
 
 // supports returns an error if a member with these protocols cannot be in the group.
 func (g *group) supports(protocolType string, protocols []Protocol) error {
-	if g.consumers != nil && len(g.consumers.members) > 0 {
-		return fmt.Errorf("%w: its members use the consumer protocol", ErrInconsistentProtocol)
+	if g.isShare() && len(g.consumers.members) > 0 {
+		return fmt.Errorf("%w: it is a share group", ErrInconsistentProtocol)
 	}
 	if len(g.members) == 0 {
 		return nil
@@ -283,16 +282,6 @@ func (g *group) subscribed() (topics map[string]bool, known bool) {
 		}
 	}
 	return topics, true
-}
-
-// subscription reads the topics from a consumer's metadata; ok is false for other
-// metadata.
-func subscription(metadata []byte) (topics []string, ok bool) {
-	var consumer kmsg.ConsumerMemberMetadata
-	if consumer.ReadFrom(metadata) != nil {
-		return nil, false
-	}
-	return consumer.Topics, true
 }
 
 // sameSubscription reports whether two metadata subscribe to the same topics; other

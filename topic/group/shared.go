@@ -121,7 +121,9 @@ func (gs *Groups) MakeShare(ctx context.Context, name string) error {
 			g.consumers.shared, g.consumers.assignor = true, assign.SimpleName
 		}
 		if g.isShare() && c.revision == 0 {
-			made = g.saveConsumers(ConsumerResult{})
+			answer := newAwaited[ConsumerResult]()
+			g.saveConsumers(g.consumers, func(err error) { answer.settle(ConsumerResult{}, err) })
+			made = answer
 		}
 		return nil
 	})

@@ -106,8 +106,10 @@ func (g *group) restore(now time.Time, r groupRecord) {
 		g.emptySince = time.UnixMilli(r.EmptySinceMS)
 	}
 	if r.Consumers != nil {
-		g.skip = 0 // members learn of no epoch that is not stored
 		g.restoreConsumers(now, *r.Consumers)
+		if !g.consumers.anyClassic() { // no member has been in a generation that is not stored
+			g.skip = 0
+		}
 	}
 	for _, saved := range r.Members {
 		g.lastNumber++
@@ -123,6 +125,9 @@ func (g *group) restore(now time.Time, r groupRecord) {
 			g.instances[m.instance] = m.id
 		}
 		g.state = Stable
+	}
+	if len(r.Members) > 0 && r.Leader == "" { // it was a group of the consumer protocol until then
+		g.rebalance(now)
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 // syncMember gives a member its assignment of the present generation, when the
 // leader has made it and it is stored.
 func (g *group) syncMember(now time.Time, r SyncRequest) *Awaited[SyncResult] {
+	if g.mixes() {
+		return g.syncClassic(now, r)
+	}
 	m, err := g.checkGeneration(r.MemberIdentity)
 	switch {
 	case err != nil:
@@ -92,6 +95,9 @@ func (g *group) assign(assignments map[string][]byte) {
 
 // heartbeat extends a member's session, and reports a rebalance to it.
 func (g *group) heartbeat(now time.Time, r MemberIdentity) error {
+	if g.mixes() {
+		return g.beatClassic(now, r)
+	}
 	m, err := g.checkGeneration(r)
 	if err != nil {
 		return err
@@ -110,6 +116,9 @@ func (g *group) leave(now time.Time, r MemberIdentity) error {
 		delete(g.pending, r.Member)
 		g.tryComplete(now)
 		return nil
+	}
+	if g.mixes() {
+		return g.leaveClassic(now, r)
 	}
 	if r.Member == "" && r.Instance != "" {
 		r.Member = g.instances[r.Instance]

@@ -17,7 +17,7 @@ import (
 // what they are to have. Other groups are GROUP_ID_NOT_FOUND. Topics that the client may not see
 // are left out.
 //
-//   - 1: the kind of each member, which is that of the consumer protocol.
+//   - 1: the protocol of each member, which may be the classic one.
 func (s *Server) consumerGroupDescribe(c *call, r *kmsg.ConsumerGroupDescribeRequest) answer {
 	return func(context.Context) kmsg.Response {
 		response := r.ResponseKind().(*kmsg.ConsumerGroupDescribeResponse)
@@ -60,14 +60,20 @@ func (s *Server) describedConsumers(c *call, name string, operations bool) kmsg.
 
 var errNotConsumers = fmt.Errorf("%w: DescribeGroups describes it", group.ErrOtherProtocol)
 
-// consumerMember is the kind of a member that uses the consumer protocol.
-const consumerMember = 1
+// The kinds of members, by their protocol.
+const (
+	classicMember  = 0
+	consumerMember = 1
+)
 
 func (s *Server) describedConsumer(c *call, m *group.MemberDescription) kmsg.ConsumerGroupDescribeResponseGroupMember {
 	member := kmsg.NewConsumerGroupDescribeResponseGroupMember()
 	member.MemberID, member.InstanceID, member.RackID = m.Member, orNull(m.Instance), orNull(m.Consumer.Rack)
 	member.ClientID, member.ClientHost = m.Client, m.Host
 	member.MemberEpoch, member.MemberType = m.Consumer.Epoch, consumerMember
+	if m.Consumer.Classic {
+		member.MemberType = classicMember
+	}
 	member.SubscribedTopicRegex = orNull(m.Consumer.Pattern)
 	for _, name := range m.Consumer.Topics {
 		if c.may(c.key, auth.Topic, name) {

@@ -158,3 +158,41 @@ func TestConsumerGroupHeartbeatIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// A classic member joins a group of the consumer protocol, and is described there by its protocol.
+func TestClassicMemberJoinsConsumers(t *testing.T) {
+	s, b := serve(t, topic.Config{})
+	create(t, b, "orders", 2)
+	p := dial(t, s)
+	wantCode(t, "join", ask[*kmsg.ConsumerGroupHeartbeatResponse](p, 1, newConsumerJoin("g", "m", "orders")).ErrorCode, nil)
+	join := newJoin("g", "")
+	join.Protocols[0].Metadata = []byte("mine")
+	wantCode(t, "a join that cannot be read", ask[*kmsg.JoinGroupResponse](p, 9, join).ErrorCode, kerr.InconsistentGroupProtocol)
+	metadata := kmsg.NewConsumerMemberMetadata()
+	metadata.Topics = []string{"orders"}
+	join.Protocols[0].Metadata = metadata.AppendTo(nil)
+	given := ask[*kmsg.JoinGroupResponse](p, 9, join)
+	wantCode(t, "first join", given.ErrorCode, kerr.MemberIDRequired)
+	join.MemberID = given.MemberID
+	joined := ask[*kmsg.JoinGroupResponse](p, 9, join)
+	wantCode(t, "join", joined.ErrorCode, nil)
+	if joined.Generation != 2 || joined.LeaderID != "" || len(joined.Members) != 0 || *joined.Protocol != "range" {
+		t.Errorf("joined %+v", joined)
+	}
+	var assigned kmsg.ConsumerMemberAssignment
+	if err := assigned.ReadFrom(syncAlone(p, 5, "g", joined).MemberAssignment); err != nil || len(assigned.Topics) != 0 {
+		t.Errorf("before m has revoked, the classic member has %+v, %v", assigned, err)
+	}
+	describe := kmsg.NewPtrConsumerGroupDescribeRequest()
+	describe.Groups = []string{"g"}
+	kinds := map[string]int8{}
+	for _, m := range ask[*kmsg.ConsumerGroupDescribeResponse](p, 1, describe).Groups[0].Members {
+		kinds[m.MemberID] = m.MemberType
+	}
+	if kinds["m"] != 1 || kinds[joined.MemberID] != 0 || len(kinds) != 2 {
+		t.Errorf("kinds of members: %v", kinds)
+	}
+	beat := kmsg.NewPtrHeartbeatRequest()
+	beat.Group, beat.MemberID, beat.Generation = "g", joined.MemberID, joined.Generation
+	wantCode(t, "heartbeat", ask[*kmsg.HeartbeatResponse](p, 4, beat).ErrorCode, nil)
+}

@@ -30,8 +30,8 @@ const updatesOfAKey = 100
 // recordBytes is the size of such a record, with what a batch of one has.
 const recordBytes = 200
 
-// updates are records of 100 bytes that update keys, and delete some, in the order of the calls.
-type updates struct {
+// manyUpdates are records of 100 bytes that update keys, and delete some, in the order of the calls.
+type manyUpdates struct {
 	producer *kgo.Client
 	name     string
 	before   int64 // what topics took then
@@ -40,13 +40,13 @@ type updates struct {
 	sent     atomic.Int64
 }
 
-func newUpdates(s *server, name string, count int) *updates {
-	return &updates{producer: s.connect(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(20_000), kgo.ProducerBatchCompression(kgo.NoCompression())),
+func newManyUpdates(s *server, name string, count int) *manyUpdates {
+	return &manyUpdates{producer: s.connect(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(20_000), kgo.ProducerBatchCompression(kgo.NoCompression())),
 		name: name, before: s.topicBytes(), count: count, last: map[string]int{}}
 }
 
 // send sends all, and returns how many were acknowledged in a second.
-func (u *updates) send(t *testing.T) float64 {
+func (u *manyUpdates) send(t *testing.T) float64 {
 	t.Helper()
 	var failed atomic.Pointer[error]
 	began := time.Now()
@@ -82,7 +82,7 @@ func (s *server) topicBytes() (bytes int64) {
 				bytes += info.Size()
 			}
 		}
-		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // it was just removed
 			return nil
 		}
 		return err
@@ -110,12 +110,12 @@ func TestCompactionAtSize(t *testing.T) {
 		}
 		s.newTopic(name, 1, "cleanup.policy", policy)
 	}
-	t.Logf("without compaction: %.0f records/s, %d MB", newUpdates(s, "plain", count).send(t), s.topicBytes()>>20)
-	alone := newUpdates(s, "alone", count)
+	t.Logf("without compaction: %.0f records/s, %d MB", newManyUpdates(s, "plain", count).send(t), s.topicBytes()>>20)
+	alone := newManyUpdates(s, "alone", count)
 	t.Logf("with it: %.0f records/s, %d MB before all is compacted", alone.send(t), (s.topicBytes()-alone.before)>>20)
 	alone.check(t, s)
 
-	killed := newUpdates(s, "killed", count)
+	killed := newManyUpdates(s, "killed", count)
 	producing := make(chan struct{})
 	go func() {
 		defer close(producing)
@@ -138,16 +138,17 @@ func TestCompactionAtSize(t *testing.T) {
 }
 
 // check waits until a topic is compacted, and checks that it has what was sent last, once, in twice its space.
-func (u *updates) check(t *testing.T, s *server) {
+func (u *manyUpdates) check(t *testing.T, s *server) {
 	t.Helper()
 	lag := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.compaction.lag.ms", Value: kadm.StringPtr("1")}}
 	if _, err := kadm.NewClient(u.producer).AlterTopicConfigs(t.Context(), lag, u.name); err != nil {
 		t.Fatal(err)
 	}
-	got, count := map[string]string{}, 0
+	got, at, count := map[string]string{}, map[string]int64{}, 0
 	until.True(t, "all is compacted", func() bool {
 		clear(got)
-		count = s.readCompacted(u.name, got)
+		clear(at)
+		count = s.readCompacted(u.name, got, at)
 		return count <= len(u.last)
 	})
 	for key, i := range u.last {

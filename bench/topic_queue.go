@@ -22,6 +22,9 @@ const (
 	// queueBatchBytes bounds the batches that are produced, as Java's producer does: one that is larger than what is in flight in
 	// a partition is sent several times.
 	queueBatchBytes = 16 << 10
+	// queueSettles is how long both brokers have, before the workers come, to put on the disk what was sent: fsyncs of that time
+	// would wait for it.
+	queueSettles = 3 * time.Second
 )
 
 // Queued is the measurement of Queue: records a second.
@@ -44,7 +47,7 @@ func (e *Environment) Queue(ctx context.Context, records int) (q Queued, err err
 	})
 }
 
-// fillQueue sends records to all lines.
+// fillQueue sends records to all lines, and waits until they are on the disk.
 func fillQueue(ctx context.Context, server Server, records int) error {
 	line, err := server.Line(ctx, queueLines)
 	if err != nil {
@@ -55,7 +58,12 @@ func fillQueue(ctx context.Context, server Server, records int) error {
 	for n := 0; n < records && err == nil; n++ {
 		err = line.Send(ctx, n%queueLines, value(n), failed.set)
 	}
-	return errors.Join(err, line.Flush(ctx), line.Close(), failed.get())
+	err = errors.Join(err, line.Flush(ctx), line.Close(), failed.get())
+	select {
+	case <-ctx.Done():
+	case <-time.After(queueSettles):
+	}
+	return err
 }
 
 // worked calls work in each worker until they have got all records, and returns the records a second.

@@ -172,6 +172,7 @@ var packages = map[string]rule{
 	"examples/topic-at-most-once":  {},
 	"examples/topic-at-least-once": {},
 	"examples/topic-exactly-once":  {},
+	"examples/topic-transactions":  {},
 	"examples/topic-share":         {},
 	"examples/kill":                {imports: []string{"internal/testkit/until", "topic", "topic/broker", "topic/filestore", "topic/kafka"}, testOnly: true},
 

@@ -19,7 +19,7 @@ var packages = map[string]rule{
 	"cmd/sluice": {imports: []string{"internal/cli"}},
 
 	"internal/cli": {imports: []string{
-		"internal/cli/brokers", "internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/profile", "internal/cli/quota", "internal/cli/remote", "internal/cli/room", "internal/cli/serve", "internal/cli/token", "internal/cli/top", "internal/cli/topic",
+		"access", "internal/cli/brokers", "internal/cli/bulk", "internal/cli/cluster", "internal/cli/data", "internal/cli/demo", "internal/cli/exit", "internal/cli/group", "internal/cli/profile", "internal/cli/quota", "internal/cli/remote", "internal/cli/room", "internal/cli/serve", "internal/cli/token", "internal/cli/top", "internal/cli/topic",
 	}},
 	"internal/cli/exit":    {imports: []string{"config"}},
 	"internal/cli/term":    {},

@@ -35,7 +35,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return exit.Explain(ctx, root.ExecuteContext(ctx), stderr)
+	command, err := root.ExecuteContextC(ctx)
+	return exit.Explain(ctx, sayNeeds(command, err), stderr)
 }
 
 // Root returns the command sluice with all its commands.

@@ -232,6 +232,13 @@ func Explain(err error) error {
 	return err
 }
 
+// Unauthorized reports whether an error is that of a broker whose account lacks a right.
+func Unauthorized(err error) bool {
+	return slices.ContainsFunc([]error{
+		kerr.ClusterAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed,
+	}, func(code error) bool { return errors.Is(err, code) })
+}
+
 // Topic returns the metadata of a topic.
 func (c *Client) Topic(ctx context.Context, name string) (kadm.TopicDetail, error) {
 	all, err := c.Admin.ListTopicsWithInternal(ctx, name)

@@ -94,7 +94,11 @@ func (e *examination) examineBrokers(ctx context.Context, admin *kadm.Client) {
 	e.examinePartitions(metadata.Topics)
 	dirs, err := admin.DescribeAllLogDirs(ctx, nil)
 	if err != nil {
-		e.find("disk space", err, "its log says why", "")
+		advice := "its log says why"
+		if brokers.Unauthorized(err) {
+			advice = "show a token with the right read-topics, such as a viewer's"
+		}
+		e.find("disk space", err, advice, "")
 	}
 	for _, node := range slices.Sorted(maps.Keys(dirs)) {
 		for _, dir := range dirs[node].Sorted() {

@@ -152,6 +152,7 @@ type TopicRows struct {
 	instance string
 	join     func(options ...kgo.Opt) (*brokers.Client, error)
 	member   *brokers.Client // in the group
+	refused  refusal
 
 	plan *topicPlan
 	// left are the partitions that have not been read, in order. fetch reads the first of them from

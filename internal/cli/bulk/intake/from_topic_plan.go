@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -64,6 +65,7 @@ func (in *TopicRows) enter(ctx context.Context) error {
 	}
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(in.flags.group), kgo.ConsumeTopics(in.flags.Topic), kgo.DisableAutoCommit(), kgo.SessionTimeout(takerSession),
+		kgo.WithHooks(&in.refused),
 	}
 	if in.instance != "" {
 		options = append(options, kgo.InstanceID(in.instance))
@@ -74,6 +76,16 @@ func (in *TopicRows) enter(ctx context.Context) error {
 	}
 	in.member.Kafka.PauseFetchTopics(in.flags.Topic) // another client reads the records, in order
 	return in.awaitSoleMember(ctx)
+}
+
+// refusal keeps the error of a broker that does not let this command join: the client itself tries again for ever. It implements
+// kgo.HookGroupManageError.
+type refusal struct{ atomic.Pointer[error] }
+
+func (r *refusal) OnGroupManageError(err error) {
+	if brokers.Unauthorized(err) {
+		r.Store(&err)
+	}
 }
 
 // awaitSoleMember waits until this command is the group's only member.
@@ -98,6 +110,9 @@ func (in *TopicRows) awaitMembers(ctx context.Context, is func(kadm.DescribedGro
 		}
 		if err != nil && !kerr.IsRetriable(err) {
 			return err
+		}
+		if refused := in.refused.Load(); refused != nil {
+			return *refused
 		}
 		other := in.other(found)
 		if err == nil && other == "" && is(found) {

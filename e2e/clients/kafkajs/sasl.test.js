@@ -27,7 +27,7 @@ async function withAdmin(username, mechanism, password, use) {
 
 // create asks whether a topic could be created.
 const create = (username, mechanism, password) =>
-  withAdmin(username, mechanism, password, admin => admin.createTopics({ topics: [{ topic: 'could-be', numPartitions: 1 }], validateOnly: true }))
+  withAdmin(username, mechanism, password, admin => admin.createTopics({ topics: [{ topic: 'could-be', numPartitions: 1 }], validateOnly: true, waitForLeaders: false }))
 
 const { SECRET, VIEWER, EXPIRED } = process.env
 
@@ -37,7 +37,7 @@ for (const mechanism of ['plain', 'scram-sha-256', 'scram-sha-512', 'oauthbearer
     await assert.rejects(create('viewer', mechanism, VIEWER), refusedTopic)
     // Refused by RFC 7628's first answer, kafkajs goes on without authenticating, and is cut off.
     const refused = message => mechanism === 'oauthbearer' ? { name: 'KafkaJSConnectionClosedError' } : { name: 'KafkaJSSASLAuthenticationError', message }
-    await assert.rejects(create('admin', mechanism, 'wrong'), refused(/unknown name or wrong secret/))
+    await assert.rejects(create('admin', mechanism, 'wrong'), refused(/nobody has this token|unknown name or wrong secret/))
     await assert.rejects(create('late', mechanism, EXPIRED), refused(/expired/))
   })
 }

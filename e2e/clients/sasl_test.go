@@ -92,7 +92,7 @@ func saramaLogins(t *testing.T, s secured, logins []login) {
 		oauth.Net.SASL.Mechanism, oauth.Net.SASL.TokenProvider = sarama.SASLTypeOAuth, bearer(as.secret)
 		for i, config := range []*sarama.Config{old, plain, oauth} {
 			err := saramaCreates(s, config)
-			if i == 0 && as.refused == kafka.SASLAuthenticationFailed { // this version of PLAIN has no codes: the connection ends
+			if i == 0 && errors.Is(as.refused, kafka.SASLAuthenticationFailed) { // this version of PLAIN has no codes: the connection ends
 				if err == nil {
 					t.Errorf("the first version of PLAIN, %s with %s: accepted", as.name, as.secret)
 				}

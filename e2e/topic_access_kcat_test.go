@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
 // librdkafka authenticates by each mechanism; it says why it may not, and what it may not do. A token that
@@ -73,5 +75,40 @@ func TestKcatWithTokens(t *testing.T) {
 	err = waits.Wait()
 	if exited, ok := errors.AsType[*exec.ExitError](err); !ok || exited.ExitCode() != 1 {
 		t.Errorf("a consumer whose token was revoked ends with %v after %v: %s", err, time.Since(began), waits.Stderr)
+	}
+}
+
+// kcat shows the JWT of a provider by PLAIN, and says that one has expired. It cannot be given a JWT for OAUTHBEARER: Debian's librdkafka is built without OIDC, and its own handler
+// makes JWTs without a signature, which are refused. e2e/clients has OAUTHBEARER by librdkafka.
+func TestKcatWithJWTs(t *testing.T) {
+	t.Parallel()
+	provider := newIdentityProvider(t)
+	s := startOverTLS(t, provider.settings()...)
+	if out, err := s.run(adminToken, "", "topic create orders --brokers "+s.kafka); err != nil {
+		t.Fatal(err, out)
+	}
+	write := func(settings ...string) (string, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		command := exec.CommandContext(ctx, "kcat", slices.Concat([]string{
+			"-b", s.kafka, "-P", "-t", "orders", "-X", "security.protocol=sasl_ssl", "-X", "ssl.ca.location=" + s.ca,
+		}, kcatWaits, settings)...)
+		command.Stdin = strings.NewReader("hello\n")
+		out, err := command.CombinedOutput()
+		return string(out), err
+	}
+	plain := func(life time.Duration) (string, error) {
+		return write("-X", "sasl.mechanism=PLAIN", "-X", "sasl.username=any", "-X", "sasl.password="+provider.sign("till", "idp-producer", life))
+	}
+	until.True(t, "the server has the keys, and kcat writes", func() bool {
+		_, err := plain(time.Hour)
+		return err == nil
+	})
+	if out, err := plain(-time.Hour); err == nil || !strings.Contains(out, "SASL authentication error") || !strings.Contains(out, "expired") {
+		t.Errorf("with a JWT that has expired: %v, %s", err, out)
+	}
+	unsigned, err := write("-X", "sasl.mechanism=OAUTHBEARER", "-X", "enable.sasl.oauthbearer.unsecure.jwt=true", "-X", "sasl.oauthbearer.config=principal=till")
+	if err == nil || !strings.Contains(unsigned, "SASL authentication error") {
+		t.Errorf("with a JWT without a signature: %v, %s", err, unsigned)
 	}
 }

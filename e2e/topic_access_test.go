@@ -16,12 +16,13 @@ type overTLS struct {
 	ca string
 }
 
-// startOverTLS starts a server with accounts and TLS, and topics only.
-func startOverTLS(t *testing.T) overTLS {
+// startOverTLS starts a server with accounts and TLS, topics only, and further settings as variables.
+func startOverTLS(t *testing.T, settings ...string) overTLS {
 	t.Helper()
 	authority := certtest.New(t)
 	served := authority.Issue("server")
 	s := withAccounts(t, "--state", "off", "--tls-cert-file", served.Cert, "--tls-key-file", served.Key)
+	s.env = append(s.env, settings...)
 	s.launch()
 	on := overTLS{s, authority.File}
 	until.True(t, "the server is ready", func() bool {

@@ -14,10 +14,10 @@ import (
 // confluent-kafka-go brings a librdkafka that is newer than Debian's: with users of SCRAM, and with the consumer protocol.
 
 // confluentUser returns an admin client that authenticates as a user.
-func confluentUser(t *testing.T, addr, mechanism, user, secret string) *kafka.AdminClient {
+func confluentUser(t *testing.T, s secured, mechanism, user, secret string) *kafka.AdminClient {
 	t.Helper()
 	admin := must(kafka.NewAdminClient(&kafka.ConfigMap{
-		"bootstrap.servers": addr, "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": secret,
+		"bootstrap.servers": s.addr, "security.protocol": "SASL_SSL", "ssl.ca.location": s.ca, "sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": secret,
 	}))(t)
 	t.Cleanup(admin.Close)
 	return admin
@@ -38,9 +38,9 @@ func scramUser(name string, mechanism kafka.ScramMechanism, iterations int, pass
 }
 
 // makeClerk makes the user clerk, who has no right.
-func makeClerk(t *testing.T, addr, password string) {
+func makeClerk(t *testing.T, s secured, password string) {
 	t.Helper()
-	admin := confluentUser(t, addr, "PLAIN", "admin", adminSecret)
+	admin := confluentUser(t, s, "PLAIN", "admin", adminSecret)
 	made := must(admin.AlterUserScramCredentials(t.Context(), []kafka.UserScramCredentialUpsertion{
 		scramUser("clerk", kafka.ScramMechanismSHA256, 4096, password), scramUser("clerk", kafka.ScramMechanismSHA512, 8192, password),
 	}, nil))(t)
@@ -48,8 +48,8 @@ func makeClerk(t *testing.T, addr, password string) {
 }
 
 // confluentUsers describes and changes users of SCRAM, as the admin token and as a user without rights.
-func confluentUsers(t *testing.T, addr, password string) {
-	admin, clerk := confluentUser(t, addr, "PLAIN", "admin", adminSecret), confluentUser(t, addr, "SCRAM-SHA-512", "clerk", password)
+func confluentUsers(t *testing.T, s secured, password string) {
+	admin, clerk := confluentUser(t, s, "PLAIN", "admin", adminSecret), confluentUser(t, s, "SCRAM-SHA-512", "clerk", password)
 	described := func() []kafka.ScramCredentialInfo {
 		t.Helper()
 		all := must(admin.DescribeUserScramCredentials(t.Context(), []string{"clerk", "nobody"}))(t).Descriptions
@@ -73,8 +73,8 @@ func confluentUsers(t *testing.T, addr, password string) {
 }
 
 // confluentAccessLists gives a user topics with access lists, and takes them away.
-func confluentAccessLists(t *testing.T, addr, password string) {
-	admin, clerk := confluentUser(t, addr, "PLAIN", "admin", adminSecret), confluentUser(t, addr, "SCRAM-SHA-256", "clerk", password)
+func confluentAccessLists(t *testing.T, s secured, password string) {
+	admin, clerk := confluentUser(t, s, "PLAIN", "admin", adminSecret), confluentUser(t, s, "SCRAM-SHA-256", "clerk", password)
 	create := func(topic string) error {
 		t.Helper()
 		return must(clerk.CreateTopics(t.Context(), []kafka.TopicSpecification{{Topic: topic, NumPartitions: 1, ReplicationFactor: 1}}))(t)[0].Error

@@ -13,17 +13,17 @@ import (
 )
 
 // kafkagoAs returns a client that authenticates.
-func kafkagoAs(t *testing.T, addr string, mechanism sasl.Mechanism) *kafka.Client {
+func kafkagoAs(t *testing.T, s secured, mechanism sasl.Mechanism) *kafka.Client {
 	t.Helper()
-	transport := &kafka.Transport{SASL: mechanism}
+	transport := &kafka.Transport{TLS: s.tls, SASL: mechanism}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &kafka.Client{Addr: kafka.TCP(addr), Transport: transport, Timeout: patience}
+	return &kafka.Client{Addr: kafka.TCP(s.addr), Transport: transport, Timeout: patience}
 }
 
 // kafkagoUsers makes, describes and removes a user of SCRAM, as the admin token and as that user, who has no right.
-func kafkagoUsers(t *testing.T, addr string) {
+func kafkagoUsers(t *testing.T, s secured) {
 	const password = "the password of the cashier"
-	admin := kafkagoAs(t, addr, plain.Mechanism{Username: "admin", Password: adminSecret})
+	admin := kafkagoAs(t, s, plain.Mechanism{Username: "admin", Password: adminSecret})
 	user := kafka.UserScramCredentialsUpsertion{Name: "cashier", Mechanism: kafka.ScramMechanismSha512, Iterations: 8192, Salt: []byte("salt of the cashier")}
 	user.SaltedPassword = must(pbkdf2.Key(sha512.New, password, user.Salt, user.Iterations, sha512.Size))(t)
 	alter := func(by *kafka.Client, request kafka.AlterUserScramCredentialsRequest) error {
@@ -38,7 +38,7 @@ func kafkagoUsers(t *testing.T, addr string) {
 	equal(t, "make a user", alter(admin, kafka.AlterUserScramCredentialsRequest{Upsertions: []kafka.UserScramCredentialsUpsertion{user}}), error(nil))
 	equal(t, "the user", describe().CredentialInfos, []kafka.DescribeUserScramCredentialsCredentialInfo{{Mechanism: kafka.ScramMechanismSha512, Iterations: 8192}})
 
-	cashier := kafkagoAs(t, addr, must(scram.Mechanism(scram.SHA512, "cashier", password))(t))
+	cashier := kafkagoAs(t, s, must(scram.Mechanism(scram.SHA512, "cashier", password))(t))
 	remove := kafka.AlterUserScramCredentialsRequest{Deletions: []kafka.UserScramCredentialsDeletion{{Name: "cashier", Mechanism: kafka.ScramMechanismSha512}}}
 	if err := alter(cashier, remove); !errors.Is(err, kafka.ClusterAuthorizationFailed) {
 		t.Errorf("the user removes itself without the right: %v", err)
@@ -50,8 +50,8 @@ func kafkagoUsers(t *testing.T, addr string) {
 }
 
 // kafkagoQuotas sets a quota of a user, after a request that only validates it, and removes it.
-func kafkagoQuotas(t *testing.T, addr string) {
-	admin := kafkagoAs(t, addr, plain.Mechanism{Username: "admin", Password: adminSecret})
+func kafkagoQuotas(t *testing.T, s secured) {
+	admin := kafkagoAs(t, s, plain.Mechanism{Username: "admin", Password: adminSecret})
 	alter := func(op kafka.AlterClientQuotaOps, validateOnly bool) error {
 		t.Helper()
 		return must(admin.AlterClientQuotas(t.Context(), &kafka.AlterClientQuotasRequest{ValidateOnly: validateOnly, Entries: []kafka.AlterClientQuotaEntry{{

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -273,6 +274,9 @@ func TestRightsToOtherResources(t *testing.T) {
 	asks.AllowAutoTopicCreation, asks.IncludeTopicAuthorizedOperations, asks.IncludeClusterAuthorizedOperations = true, true, true
 	got := ask[*kmsg.MetadataResponse](p, 8, asks)
 	wantCode(t, "create by asking", named(t, got, "new").ErrorCode, kerr.UnknownTopicOrPartition)
+	if _, err := b.Topic("new"); !errors.Is(err, topic.ErrNoTopic) {
+		t.Errorf("a topic is created because somebody without the right asks for it: %v", err)
+	}
 	if may := named(t, got, "paid").AuthorizedOperations; may != 1<<3|1<<4|1<<6|1<<7|1<<8|1<<10|1<<11 {
 		t.Errorf("operations on a topic: %b, want all but to create it", may)
 	}

@@ -1,5 +1,5 @@
 /* Access lists are managed with librdkafka. BROKER in the environment is the address of a server
- * with accounts, SECRET its admin token, CLERK the password of the user clerk, who has no right. */
+ * with accounts and TLS, CERTIFICATES the folder with ca.pem, SECRET its admin token, CLERK the password of the user clerk, who has no right. */
 #include "client.h"
 
 /* An account asks with a connection of its own. */
@@ -9,7 +9,9 @@ struct account {
 };
 
 static struct account begin(const char *mechanism, const char *user, const char *password) {
-  const char *settings[] = {"security.protocol", "SASL_PLAINTEXT", "sasl.mechanism", mechanism, "sasl.username", user, "sasl.password", password, NULL};
+  char ca[512];
+  snprintf(ca, sizeof ca, "%s/ca.pem", getenv("CERTIFICATES"));
+  const char *settings[] = {"security.protocol", "SASL_SSL", "ssl.ca.location", ca, "sasl.mechanism", mechanism, "sasl.username", user, "sasl.password", password, NULL};
   rd_kafka_t *rk = client(NULL, settings);
   return (struct account){rk, rd_kafka_queue_new(rk)};
 }

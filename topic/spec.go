@@ -24,6 +24,9 @@ type Spec struct {
 	Settings map[string]string
 	// Owner is the account that creates it; "" if there is none. At most 300 bytes.
 	Owner string
+	// Lends means, of a view, that who creates it may read its source. Then whoever may read the view may do so without a right
+	// to the source.
+	Lends bool
 }
 
 // Quota is how much of something an owner may have made that still exists; 0 means any number.

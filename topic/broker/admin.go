@@ -183,6 +183,7 @@ func (b *Broker) check(ctx context.Context, spec topic.Spec) (catalog.Topic, err
 		if spec.Partitions > 0 {
 			return catalog.Topic{}, fmt.Errorf("%w: a view has the partitions of its source, not %d of its own", topic.ErrInvalidPartitions, spec.Partitions)
 		}
+		record.Lends = spec.Lends
 		return record, nil
 	}
 	count := spec.Partitions

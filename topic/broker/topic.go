@@ -20,6 +20,7 @@ type Topic struct {
 	name   string
 	id     topic.ID
 	owner  string // as in the record
+	lends  bool
 	broker *Broker
 	// source is the topic that a view shows a part of.
 	source *Topic
@@ -55,6 +56,9 @@ func (t *Topic) Own() map[string]string { return maps.Clone(t.settings.Load().ow
 
 // Source returns the topic that a view shows a part of, or nil.
 func (t *Topic) Source() *Topic { return t.source }
+
+// Lends reports, of a view, that a right to it is enough to read it: who created it may read its source.
+func (t *Topic) Lends() bool { return t.lends }
 
 // Partitions returns the partitions, by number; those of a view are its source's.
 // Removed partitions are not included, see RemovePartitions.
@@ -212,7 +216,7 @@ func (b *Broker) add(name string, record catalog.Topic) error {
 	if err != nil {
 		return err
 	}
-	t := &Topic{name: name, id: id, owner: record.Owner, broker: b}
+	t := &Topic{name: name, id: id, owner: record.Owner, lends: record.Lends, broker: b}
 	t.settings.Store(settings)
 	t.partitions.Store(&[]*Partition{})
 	if settings.ViewOf != "" {

@@ -21,6 +21,8 @@ type Topic struct {
 	Settings   map[string]string `json:"settings,omitempty"`
 	// Owner is the account that created the topic; "" if there was none, or an earlier version created it.
 	Owner string `json:"owner,omitempty"`
+	// Lends reports, of a view, that a right to it is enough to read it: see [topic.Spec].
+	Lends bool `json:"lends,omitempty"`
 	// Delays reports whether its records may be delayed now, or could be in the past.
 	Delays bool `json:"delays,omitempty"`
 	// Deleting reports that its logs are being removed; the key goes after them.

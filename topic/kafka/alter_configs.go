@@ -79,7 +79,10 @@ func checkAlterable(c *call, of resource, again bool) error {
 	case of.kind != kmsg.ConfigResourceTypeTopic:
 		return refuse(kerr.InvalidRequest, "settings of a %v: those of topics and groups can be altered", of.kind)
 	}
-	return c.authorize(auth.Topic, of.name)
+	if err := c.authorize(auth.Topic, of.name); err != nil {
+		return err
+	}
+	return c.mayLend(of.name)
 }
 
 // IncrementalAlterConfigs: versions 0 and 1.

@@ -80,16 +80,29 @@ func (c *call) owner() string {
 	return c.principal.Owner()
 }
 
-// topic returns a topic that the request is allowed for. Reading a view is reading its source.
+// topic returns a topic that the request is allowed for. Reading a view is reading its source, unless the view lends it.
 func (c *call) topic(name string) (*broker.Topic, error) {
 	if err := c.authorize(auth.Topic, name); err != nil {
 		return nil, err
 	}
 	t, err := c.session.server.broker.Topic(name)
-	if err == nil && (c.key == keyFetch || c.key == keyShareFetch) && t.Source() != nil {
+	if err == nil && (c.key == keyFetch || c.key == keyShareFetch) && t.Source() != nil && !t.Lends() {
 		err = c.authorize(auth.Topic, t.Source().Name())
 	}
 	return t, err
+}
+
+// mayLend returns an error if the request changes what a view lends of a source that the client may not read.
+func (c *call) mayLend(name string) error {
+	t, err := c.session.server.broker.Topic(name)
+	if err != nil {
+		return err
+	}
+	if !t.Lends() || c.may(keyFetch, auth.Topic, t.Source().Name()) {
+		return nil
+	}
+	c.refused(auth.Topic, t.Source().Name())
+	return refuse(kerr.TopicAuthorizationFailed, "the account has no right to read %q, of which others read the view without one", t.Source().Name())
 }
 
 // topicByID returns a topic that the request is allowed for, by its id.

@@ -289,3 +289,48 @@ func TestRightsToOtherResources(t *testing.T) {
 	configs.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1"}}
 	wantCode(t, "a broker's settings", ask[*kmsg.DescribeConfigsResponse](p, 4, configs).Resources[0].ErrorCode, kerr.ClusterAuthorizationFailed)
 }
+
+// A view that an account with a right to its source has made is read with a right to the view alone. Its filter is changed
+// by those who may read the source.
+func TestViewsLendTheirSource(t *testing.T) {
+	b := startBroker(t, storetest.NewMemory(), topic.Config{})
+	create(t, b, "orders", 1)
+	all := newAccounts()
+	all.add(&account{name: "owner"})
+	all.add(&account{name: "guest", may: func(_ int16, of auth.Resource, name string) bool { return of == auth.Topic && name != "orders" }})
+	s := start(t, b, Options{Accounts: all})
+	as := func(name string) *peer {
+		p := dial(t, s)
+		p.authenticate(name)
+		return p
+	}
+	owner, guest := as("owner"), as("guest")
+	text := func(s string) *string { return &s }
+	makeView := func(p *peer, name string) {
+		t.Helper()
+		r := kmsg.NewPtrCreateTopicsRequest()
+		r.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: name, NumPartitions: -1, ReplicationFactor: -1, Configs: []kmsg.CreateTopicsRequestTopicConfig{
+			{Name: topic.SettingViewOf, Value: text("orders")}, {Name: topic.SettingViewWhere, Value: text("true")}}}}
+		wantCode(t, "make the view "+name, ask[*kmsg.CreateTopicsResponse](p, 5, r).Topics[0].ErrorCode, nil)
+	}
+	makeView(owner, "lent")
+	makeView(guest, "taken")
+	read := func(what string, name string, want *kerr.Error) {
+		t.Helper()
+		got := ask[*kmsg.FetchResponse](guest, 12, fetchRequest(name, 0, 0))
+		wantCode(t, what, got.Topics[0].Partitions[0].ErrorCode, want)
+	}
+	read("read what the owner lends", "lent", nil)
+	read("read a view of one's own", "taken", kerr.TopicAuthorizationFailed)
+	read("read the source", "orders", kerr.TopicAuthorizationFailed)
+	alter := func(p *peer, what, name string, want *kerr.Error) {
+		t.Helper()
+		r := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		r.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: name,
+			Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: topic.SettingViewWhere, Value: text(`key == "x"`)}}}}
+		wantCode(t, what, ask[*kmsg.IncrementalAlterConfigsResponse](p, 1, r).Resources[0].ErrorCode, want)
+	}
+	alter(guest, "change what the owner lends", "lent", kerr.TopicAuthorizationFailed)
+	alter(guest, "change a view of one's own", "taken", nil)
+	alter(owner, "change what one lends", "lent", nil)
+}

@@ -62,6 +62,7 @@ func (s *Server) createTopic(ctx context.Context, c *call, wanted *kmsg.CreateTo
 		return spec, err
 	}
 	spec.Owner = c.owner()
+	spec.Lends = c.may(keyFetch, auth.Topic, spec.Settings[topic.SettingViewOf])
 	t, err := s.broker.Create(ctx, spec, dryRun)
 	if err != nil {
 		return spec, err

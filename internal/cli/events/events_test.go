@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -193,15 +194,19 @@ func (m *publishing) check() error {
 	choose := kgo.StickyKeyPartitioner(nil).ForTopic(m.kind.topic)
 	for number, records := range eventsIn(m.t, m.broker, m.kind.topic) {
 		for _, record := range records {
-			var e struct{ ID string }
+			var e struct{ ID, Tenant string }
 			m.must(json.Unmarshal(record.Value, &e))
 			key := string(record.Key)
 			got[key] = append(got[key], e.ID)
 			if to := choose.Partition(&kgo.Record{Key: record.Key}, 3); to != number {
 				return fmt.Errorf("%s of %s is in partition %d, want %d", e.ID, key, number, to)
 			}
-			if len(record.Headers) != 1 || record.Headers[0].Key != "content-type" || string(record.Headers[0].Value) != "application/cloudevents+json" {
-				return fmt.Errorf("%s has the headers %+v", e.ID, record.Headers)
+			headers := []topic.Header{{Key: "content-type", Value: []byte("application/cloudevents+json")}}
+			if e.Tenant != "" {
+				headers = append(headers, topic.Header{Key: "tenant", Value: []byte(e.Tenant)})
+			}
+			if !reflect.DeepEqual(record.Headers, headers) {
+				return fmt.Errorf("%s has the headers %+v, want %+v", e.ID, record.Headers, headers)
 			}
 		}
 	}

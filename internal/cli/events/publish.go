@@ -33,7 +33,7 @@ const (
 	// eventBatchBytes bounds a batch of events, unless the topic's max.message.bytes is
 	// less. A single event fits in any case.
 	eventBatchBytes = 1 << 20
-	// eventOverhead bounds the size of a record without its key and value.
+	// eventOverhead bounds the size of a record without its key, its value and its tenant.
 	eventOverhead = 128
 	// eventAhead is how far in the future an event's time may be to become the record's
 	// timestamp: brokers refuse later timestamps.
@@ -46,7 +46,9 @@ type occurrence struct {
 	id string
 	// key orders events: those of one key stay in order.
 	key string
-	at  time.Time
+	// tenant is the value of the record's header of that name, which filters of views can rely on; "" for none.
+	tenant string
+	at     time.Time
 	// encode returns the CloudEvent in JSON.
 	encode func() ([]byte, error)
 }
@@ -68,7 +70,7 @@ func (p Publisher[E]) Publish(ctx context.Context, events []E) error {
 
 func ForBulk(broker *broker.Broker, to Log, log *slog.Logger) Publisher[bulk.Event] {
 	return Publisher[bulk.Event]{newPublisher(broker, to, BulkTopic, bulk.EventSource, log), func(e *bulk.Event) occurrence {
-		return occurrence{id: e.ID, key: e.Action, at: e.Time, encode: e.CloudEvent}
+		return occurrence{id: e.ID, key: e.Action, tenant: e.Tenant, at: e.Time, encode: e.CloudEvent}
 	}}
 }
 
@@ -267,10 +269,11 @@ func eventRecord(e *occurrence, now time.Time) (topic.Record, error) {
 	if at.After(now.Add(eventAhead)) { // the clock was set back
 		at = now
 	}
-	return topic.Record{
-		Timestamp: at.UnixMilli(), Key: []byte(e.key), Value: value,
-		Headers: []topic.Header{{Key: "content-type", Value: []byte(eventContentType)}},
-	}, nil
+	headers := []topic.Header{{Key: "content-type", Value: []byte(eventContentType)}}
+	if e.tenant != "" {
+		headers = append(headers, topic.Header{Key: "tenant", Value: []byte(e.tenant)})
+	}
+	return topic.Record{Timestamp: at.UnixMilli(), Key: []byte(e.key), Value: value, Headers: headers}, nil
 }
 
 // batches adds batches of records to a partition's plan, each of at most most bytes.
@@ -279,7 +282,8 @@ func (p *publisher) batches(part *partitionPlan, records []topic.Record, most in
 	for len(records) > 0 {
 		n, bytes := 0, 0
 		for n < len(records) {
-			bytes += len(records[n].Key) + len(records[n].Value) + eventOverhead
+			headers := records[n].Headers
+			bytes += len(records[n].Key) + len(records[n].Value) + len(headers[len(headers)-1].Value) + eventOverhead
 			if n > 0 && bytes > most {
 				break
 			}

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/sluice-project/sluice/access"
-	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
@@ -242,17 +241,7 @@ func (s *server) revokedCutsStreams(at *server, name, secret string) {
 // Three nodes of a cluster without Redis share the tokens, in their metadata.
 func TestTokensOfThreeNodes(t *testing.T) {
 	t.Parallel()
-	c := &nodes{t: t, peers: ports.Addrs(t, 3)}
-	for range 3 {
-		node := c.add()
-		node.env = append(node.env, "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
-	}
-	for _, node := range c.all {
-		node.launch()
-	}
-	for _, node := range c.all {
-		node.awaitReady()
-	}
+	c := nodesWithAccounts(t, 3)
 	secret := c.all[0].token("viewer", access.Viewer)
 	status := func(want int) {
 		t.Helper()

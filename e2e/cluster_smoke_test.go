@@ -30,16 +30,34 @@ func startNodes(t *testing.T, count int) *nodes {
 	for range count {
 		c.add()
 	}
+	c.launch()
+	for _, node := range c.all {
+		c.settle(node, count)
+	}
+	return c
+}
+
+// nodesWithAccounts starts nodes whose admin token is adminToken.
+func nodesWithAccounts(t *testing.T, count int) *nodes {
+	t.Helper()
+	c := &nodes{t: t, peers: ports.Addrs(t, count)}
+	for range count {
+		node := c.add()
+		node.env = append(node.env, "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
+	}
+	c.launch()
+	return c
+}
+
+// launch starts all nodes, and waits until they are ready: none is without the others.
+func (c *nodes) launch() {
+	c.t.Helper()
 	for _, node := range c.all {
 		node.launch()
 	}
 	for _, node := range c.all {
 		node.awaitReady()
 	}
-	for _, node := range c.all {
-		c.settle(node, count)
-	}
-	return c
 }
 
 // add adds another node, which is not started.

@@ -16,7 +16,6 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
 	"github.com/sluice-project/sluice/access"
-	"github.com/sluice-project/sluice/internal/testkit/ports"
 	"github.com/sluice-project/sluice/internal/testkit/until"
 )
 
@@ -58,17 +57,7 @@ type rateCluster struct {
 
 func startRateCluster(t *testing.T) *rateCluster {
 	t.Helper()
-	c := &rateCluster{nodes: &nodes{t: t, peers: ports.Addrs(t, 3)}, led: map[int32]int32{}}
-	for range 3 {
-		node := c.add()
-		node.env = append(node.env, "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
-	}
-	for _, node := range c.all {
-		node.launch()
-	}
-	for _, node := range c.all {
-		node.awaitReady()
-	}
+	c := &rateCluster{nodes: nodesWithAccounts(t, 3), led: map[int32]int32{}}
 	c.till = c.all[0].token("till", access.Producer)
 	admin := kadm.NewClient(c.client(adminToken))
 	until.Succeeds(t, "create a topic", func() error {

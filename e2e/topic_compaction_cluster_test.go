@@ -19,6 +19,11 @@ import (
 type updates struct {
 	last    map[string]string // by key; empty for a tombstone
 	offsets map[string]int64  // of those
+	pause   time.Duration     // after some records: it leaves the processor to the passes
+}
+
+func newUpdates() *updates {
+	return &updates{map[string]string{}, map[string]int64{}, 10 * time.Millisecond}
 }
 
 // send updates random keys, and deletes some, until ctx ends.
@@ -41,20 +46,14 @@ func (u *updates) send(ctx context.Context, t *testing.T, by *kgo.Client) {
 				u.last[key], u.offsets[key] = string(result.Record.Value), result.Record.Offset
 			}
 		}
-		<-time.After(10 * time.Millisecond) // leave the processor to the passes
+		<-time.After(u.pause)
 	}
 }
 
 // check waits until few records are left, and compares them with what was sent.
 func (u *updates) check(t *testing.T, by *server) {
 	t.Helper()
-	got, at, count := map[string]string{}, map[string]int64{}, 0
-	until.True(t, "all is compacted", func() bool {
-		clear(got)
-		clear(at)
-		count = by.readCompacted(smokeTopic, got, at)
-		return count <= len(u.last)
-	})
+	got, at, count := by.awaitCompacted(smokeTopic, len(u.last))
 	for key, value := range u.last {
 		if got[key] != value || at[key] != u.offsets[key] {
 			t.Errorf("%s is %.20q at %d, was sent as %.20q at %d last", key, got[key], at[key], value, u.offsets[key])
@@ -87,7 +86,7 @@ func TestTopicCompactionKillInACluster(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	producer := c.all[0].connect(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(500))
-	sent, producing := &updates{map[string]string{}, map[string]int64{}}, make(chan struct{})
+	sent, producing := newUpdates(), make(chan struct{})
 	go func() {
 		defer close(producing)
 		sent.send(ctx, t, producer)

@@ -37,7 +37,6 @@ type manyUpdates struct {
 	before   int64 // what topics took then
 	count    int
 	last     map[string]int // which of them was sent last, by key; -1 for a tombstone
-	sent     atomic.Int64
 }
 
 func newManyUpdates(s *server, name string, count int) *manyUpdates {
@@ -60,7 +59,6 @@ func (u *manyUpdates) send(t *testing.T) float64 {
 			if err != nil {
 				failed.CompareAndSwap(nil, &err)
 			}
-			u.sent.Add(1)
 		})
 	}
 	if err := u.producer.Flush(context.Background()); err != nil {
@@ -144,13 +142,7 @@ func (u *manyUpdates) check(t *testing.T, s *server) {
 	if _, err := kadm.NewClient(u.producer).AlterTopicConfigs(t.Context(), lag, u.name); err != nil {
 		t.Fatal(err)
 	}
-	got, at, count := map[string]string{}, map[string]int64{}, 0
-	until.True(t, "all is compacted", func() bool {
-		clear(got)
-		clear(at)
-		count = s.readCompacted(u.name, got, at)
-		return count <= len(u.last)
-	})
+	got, _, _ := s.awaitCompacted(u.name, len(u.last))
 	for key, i := range u.last {
 		want := fmt.Sprintf("%0100d", i)
 		if i < 0 {

@@ -4,9 +4,7 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,31 +19,16 @@ func TestTopicCompactionKill(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.start()
-	s.newTopic("prices", 1, "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01", "max.compaction.lag.ms", "1000")
+	s.newTopic(smokeTopic, 1, "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01", "max.compaction.lag.ms", "1000")
 	ctx, stop := context.WithCancel(t.Context())
 	producer := s.connect(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(500))
-	last := map[string]string{} // what was sent last, by key; empty for a tombstone
-	var sent atomic.Int64
-	producing := make(chan struct{})
+	sent, producing := newUpdates(), make(chan struct{})
+	if long() {
+		sent.pause = 0
+	}
 	go func() {
 		defer close(producing)
-		for i := 0; ctx.Err() == nil; i++ {
-			burst := make([]*kgo.Record, 20)
-			for j := range burst {
-				r := &kgo.Record{Topic: "prices", Key: fmt.Append(nil, "key", rand.IntN(200)), Value: fmt.Appendf(nil, "%d %0200d", 20*i+j, i)}
-				if rand.IntN(10) == 0 {
-					r.Value = nil
-				}
-				last[string(r.Key)], burst[j] = string(r.Value), r
-			}
-			if err := producer.ProduceSync(context.WithoutCancel(ctx), burst...).FirstErr(); err != nil {
-				t.Error(err)
-			}
-			sent.Add(int64(len(burst)))
-			if !long() { // leave the processor to the tests beside it
-				<-time.After(10 * time.Millisecond)
-			}
-		}
+		sent.send(ctx, t, producer)
 	}()
 	defer stop()
 	for range kills(2, 12) {
@@ -57,18 +40,19 @@ func TestTopicCompactionKill(t *testing.T) {
 	}
 	stop()
 	<-producing
-	got, count := map[string]string{}, 0
-	until.True(t, "all is compacted", func() bool {
-		clear(got)
-		count = s.readCompacted("prices", got, map[string]int64{})
-		return count <= len(last)
+	sent.check(t, s)
+}
+
+// awaitCompacted waits until the one partition of a topic has so many records at the most, and returns their values and
+// offsets by key, and how many there are.
+func (s *server) awaitCompacted(name string, most int) (got map[string]string, at map[string]int64, count int) {
+	s.t.Helper()
+	until.True(s.t, "all is compacted", func() bool {
+		got, at = map[string]string{}, map[string]int64{}
+		count = s.readCompacted(name, got, at)
+		return count <= most
 	})
-	for key, value := range last {
-		if got[key] != value {
-			t.Errorf("%s is %.20q, was sent as %.20q last", key, got[key], value)
-		}
-	}
-	t.Logf("%d records sent, %d left", sent.Load(), count)
+	return got, at, count
 }
 
 // readCompacted reads the one partition of a topic into values and offsets by key, and returns how many records

@@ -39,22 +39,8 @@ func TestUpgradeFixture(t *testing.T) {
 	s.keepTopics(&k)
 	s.keepBulk(&k)
 	s.keepRooms(&k)
-	s.kill()
-	s.env = append(s.env, "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
-	s.start()
-	if answer := s.as(adminToken, "GET", "/v1/tokens", ""); answer.status == http.StatusOK {
-		k.Token = s.token("viewer", access.Viewer)
-	}
-	s.kill()
-
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.MarshalIndent(k, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(folder, "kept.json"), string(text)+"\n")
+	s.keepToken(&k)
+	writeKept(t, folder, "kept.json", k)
 	file := filepath.Join(folder, "data.tar.gz")
 	pack := exec.CommandContext(t.Context(), "tar", "-c", "-S", "-z", "-f", file, "--owner=0", "--group=0", "-C", s.data, ".")
 	if out, err := pack.CombinedOutput(); err != nil {
@@ -64,6 +50,31 @@ func TestUpgradeFixture(t *testing.T) {
 		t.Fatalf("%s has %d bytes, want at most %d: %v", file, packed.Size(), maxFixture, err)
 	}
 	checkUpgrade(t, folder)
+}
+
+// keepToken kills the server, has a token made, where the version has accounts, and kills it again.
+func (s *server) keepToken(k *keptData) {
+	s.t.Helper()
+	s.kill()
+	s.env = append(s.env, "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
+	s.start()
+	if answer := s.as(adminToken, "GET", "/v1/tokens", ""); answer.status == http.StatusOK {
+		k.Token = s.token("viewer", access.Viewer)
+	}
+	s.kill()
+}
+
+// writeKept writes what was acknowledged into the folder of a fixture.
+func writeKept(t *testing.T, folder, name string, kept any) {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.MarshalIndent(kept, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(folder, name), string(text)+"\n")
 }
 
 func (s *server) keepTopics(k *keptData) {

@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluice-project/sluice/access"
 	"github.com/sluice-project/sluice/internal/testkit/earlier"
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 	"github.com/sluice-project/sluice/internal/testkit/until"
@@ -43,16 +42,7 @@ type keptInRedis struct {
 // people keep their places, and a second start finds what the first one did.
 func TestUpgradeRedis(t *testing.T) {
 	t.Parallel()
-	folders, err := filepath.Glob(filepath.Join(upgrades, "*"))
-	if err != nil || len(folders) == 0 {
-		t.Fatalf("no fixture in %s: %v", upgrades, err)
-	}
-	for _, folder := range folders {
-		t.Run(filepath.Base(folder), func(t *testing.T) {
-			t.Parallel()
-			checkUpgradeRedis(t, folder)
-		})
-	}
+	eachUpgrade(t, checkUpgradeRedis)
 }
 
 // As TestUpgradeFixture, of a server whose state is in Redis.
@@ -70,25 +60,11 @@ func TestUpgradeFixtureRedis(t *testing.T) {
 	s.await("half", 1, `,"lease_ms":1000`) // nobody settles it
 	s.keepRooms(&k.keptData)
 	s.keepInside(&k)
-	s.kill()
-	s.env = append(s.env, "SLUICE_ACCESS_ADMIN_TOKEN="+adminToken)
-	s.start()
-	if answer := s.as(adminToken, "GET", "/v1/tokens", ""); answer.status == http.StatusOK {
-		k.Token = s.token("viewer", access.Viewer)
-	}
-	s.kill()
-
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.MarshalIndent(k, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(folder, redisKept), string(text)+"\n")
+	s.keepToken(&k.keptData)
+	writeKept(t, folder, redisKept, k)
 	var packed bytes.Buffer
 	to := gzip.NewWriter(&packed)
-	_, err = to.Write(commandsOf(t, redis))
+	_, err := to.Write(commandsOf(t, redis))
 	if err := to.Close(); err != nil {
 		t.Fatal(err)
 	}

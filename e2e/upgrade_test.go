@@ -83,6 +83,12 @@ type keptRecord struct {
 // unfinished work goes on, and a second start finds what the first one did.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
+	eachUpgrade(t, checkUpgrade)
+}
+
+// eachUpgrade calls check for the fixtures of each earlier version, in parallel.
+func eachUpgrade(t *testing.T, check func(t *testing.T, folder string)) {
+	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(upgrades, "*"))
 	if err != nil || len(folders) == 0 {
 		t.Fatalf("no fixture in %s: %v", upgrades, err)
@@ -90,7 +96,7 @@ func TestUpgrade(t *testing.T) {
 	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			t.Parallel()
-			checkUpgrade(t, folder)
+			check(t, folder)
 		})
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/sluice-project/sluice/topic"
 )
 
 const (
@@ -96,7 +98,7 @@ func (s *Store) Trade(_ context.Context, tell []byte) (others [][]byte, err erro
 		return nil, s.failure(err)
 	}
 	alive := c.Alive()
-	if size := c.size(time.Now()); 2*len(alive) <= size {
+	if size := c.size(time.Now()); len(alive) < topic.Majority(size) {
 		return nil, fmt.Errorf("node %d hears of %d of %d nodes, itself included", c.options.Node, len(alive), size)
 	}
 	return c.tales.current(alive, time.Now()), nil

@@ -49,7 +49,9 @@ func openAccounts(ctx context.Context, settings *config.Config, topics topicStor
 		store, exchange, opened.close = redis, redis, redis.Close
 	case settings.Cluster.On():
 		store = metastore.New(topics.Meta())
-		exchange, _ = topics.(*natsstore.Store)
+		if node, is := topics.(*natsstore.Store); is { // a nil one would be an exchange
+			exchange = node
+		}
 	default:
 		file := filestore.New(settings.DataDir)
 		store, opened.checkpoint = file, file.CopyTo

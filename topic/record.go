@@ -109,20 +109,20 @@ func (r *RecordReader) AppendTo(records []byte, first int64) []byte {
 }
 
 func (r *RecordReader) read() error {
-	whole := Varints{Rest: r.rest}
+	whole := NewVarints(r.rest)
 	length := whole.Varint()
 	content := whole.Take(length)
 	if whole.Err != nil {
 		return whole.Err
 	}
-	r.Raw = r.rest[:len(r.rest)-len(whole.Rest)]
-	r.rest = whole.Rest
+	r.Raw = r.rest[:whole.at]
+	r.rest = whole.Rest()
 
-	in := Varints{Rest: content}
+	in := NewVarints(content)
 	in.Take(1) // attributes, which are unused
 	timestamp := in.Varint()
 	delta := in.Varint()
-	r.body = in.Rest
+	r.body = in.Rest()
 	r.Record.Key = in.bytes()
 	r.Record.Value = in.bytes()
 	if in.Err != nil {
@@ -152,8 +152,8 @@ func (r *RecordReader) readHeaders(in *Varints) error {
 	if in.Err == nil && (count < 0 || count > MaxHeaders) {
 		return fmt.Errorf("%d headers, of at most %d", count, MaxHeaders)
 	}
-	if in.Err == nil && count > int64(len(in.Rest))/2 { // a header has 2 bytes or more
-		return fmt.Errorf("%d headers in %d bytes", count, len(in.Rest))
+	if in.Err == nil && count > int64(len(in.Rest()))/2 { // a header has 2 bytes or more
+		return fmt.Errorf("%d headers in %d bytes", count, len(in.Rest()))
 	}
 	before := r.Record.Headers
 	r.Record.Headers = nil
@@ -175,29 +175,42 @@ func (r *RecordReader) readHeaders(in *Varints) error {
 			r.Record.Headers[i] = Header{string(name), value}
 		}
 	}
-	if in.Err == nil && len(in.Rest) > 0 {
-		return fmt.Errorf("%d bytes after its end", len(in.Rest))
+	if in.Err == nil && len(in.Rest()) > 0 {
+		return fmt.Errorf("%d bytes after its end", len(in.Rest()))
 	}
 	return in.Err
 }
 
-// Varints reads the fields of records. After the first error it returns zeros.
+// Varints reads the fields of records. After the first error it returns zeros. It keeps a place in the
+// data, not what follows: to store that would cost a write barrier for each field.
 type Varints struct {
-	Rest []byte
 	Err  error
+	data []byte
+	at   int
 }
+
+// NewVarints returns a reader of the fields in data.
+func NewVarints(data []byte) Varints { return Varints{data: data} }
+
+// Rest returns what was not read.
+func (v *Varints) Rest() []byte { return v.data[v.at:] }
 
 // Varint reads a zigzag varint; 0 after an error.
 func (v *Varints) Varint() int64 {
 	if v.Err != nil {
 		return 0
 	}
-	value, n := binary.Varint(v.Rest)
+	if v.at < len(v.data) && v.data[v.at] < 0x80 { // most fields
+		b := v.data[v.at]
+		v.at++
+		return int64(b>>1) ^ -int64(b&1)
+	}
+	value, n := binary.Varint(v.data[v.at:])
 	if n <= 0 {
 		v.Err = ErrTruncated
 		return 0
 	}
-	v.Rest = v.Rest[n:]
+	v.at += n
 	return value
 }
 
@@ -206,13 +219,13 @@ func (v *Varints) Take(n int64) []byte {
 	if v.Err != nil {
 		return nil
 	}
-	if n < 0 || n > int64(len(v.Rest)) {
+	if n < 0 || n > int64(len(v.data)-v.at) {
 		v.Err = ErrTruncated
 		return nil
 	}
-	taken := v.Rest[:n:n]
-	v.Rest = v.Rest[n:]
-	return taken
+	from := v.at
+	v.at += int(n)
+	return v.data[from:v.at:v.at]
 }
 
 // bytes reads a length and that many bytes; nil if the length is negative.

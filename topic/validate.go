@@ -65,15 +65,15 @@ func (b Batch) CheckKeys(data []byte) error {
 // checkRecord returns the timestamp of a record relative to its batch's first, and what
 // is wrong with the record, if anything.
 func checkRecord(data []byte, offset int64) (timestamp int64, problem string) {
-	in := Varints{Rest: data}
+	in := NewVarints(data)
 	in.Take(1) // attributes, which are unused
 	timestamp = in.Varint()
 	delta := in.Varint()
 	in.skip() // key
 	in.skip() // value
 	headers := in.Varint()
-	if most := min(MaxHeaders, int64(len(in.Rest))/2); in.Err == nil && (headers < 0 || headers > most) { // a header has 2 bytes or more
-		return 0, fmt.Sprintf("%d headers in %d bytes: want 0 to %d", headers, len(in.Rest), most)
+	if most := min(MaxHeaders, int64(len(in.Rest()))/2); in.Err == nil && (headers < 0 || headers > most) { // a header has 2 bytes or more
+		return 0, fmt.Sprintf("%d headers in %d bytes: want 0 to %d", headers, len(in.Rest()), most)
 	}
 	for range headers {
 		name := in.Varint()
@@ -86,8 +86,8 @@ func checkRecord(data []byte, offset int64) (timestamp int64, problem string) {
 	switch {
 	case in.Err != nil:
 		return 0, fmt.Sprintf("its %d bytes end before its fields do", len(data))
-	case len(in.Rest) > 0:
-		return 0, fmt.Sprintf("%d bytes follow its last field", len(in.Rest))
+	case len(in.Rest()) > 0:
+		return 0, fmt.Sprintf("%d bytes follow its last field", len(in.Rest()))
 	case delta != offset:
 		return 0, fmt.Sprintf("offset %d in its batch, want %d", delta, offset)
 	}

@@ -126,9 +126,9 @@ func readDelayEntry(entry []byte) ([]delayMove, error) {
 	if got, want := crc32.Checksum(entry[5:], topic.Castagnoli), binary.BigEndian.Uint32(entry[1:]); got != want {
 		return nil, fmt.Errorf("%w: delay log has checksum %08x, want %08x", topic.ErrCorrupt, got, want)
 	}
-	in := delayReader{topic.Varints{Rest: entry[delayHeader:]}}
+	in := delayReader{topic.NewVarints(entry[delayHeader:])}
 	var moves []delayMove
-	for len(in.Rest) > 0 {
+	for len(in.Rest()) > 0 {
 		move := in.move()
 		if in.Err != nil {
 			return nil, fmt.Errorf("%w: move %d of a delay log: %w", topic.ErrCorrupt, len(moves), in.Err)
@@ -194,7 +194,7 @@ func (r *delayReader) ids() []string {
 // count reads a number of elements, each of which takes at least least bytes.
 func (r *delayReader) count(least int) int {
 	count := r.uvarint()
-	if r.Err == nil && count > uint64(len(r.Rest)/least) {
+	if r.Err == nil && count > uint64(len(r.Rest())/least) {
 		r.Err = topic.ErrTruncated
 	}
 	if r.Err != nil {
@@ -215,12 +215,12 @@ func (r *delayReader) uvarint() uint64 {
 	if r.Err != nil {
 		return 0
 	}
-	value, n := binary.Uvarint(r.Rest)
+	value, n := binary.Uvarint(r.Rest())
 	if n <= 0 {
 		r.Err = topic.ErrTruncated
 		return 0
 	}
-	r.Rest = r.Rest[n:]
+	r.Take(int64(n))
 	return value
 }
 

@@ -40,7 +40,7 @@ type Config struct {
 	// RetentionInterval is how often retention is applied. Default 1 minute.
 	RetentionInterval time.Duration
 	// TailBytes bounds the memory for the newest records of all partitions, which
-	// serves consumers that keep up. Default, and negative: 4 MiB on a single server, where the system's
+	// serves consumers that keep up; batches above a sixteenth of it are left to the log. Default, and negative: 4 MiB on a single server, where the system's
 	// cache serves the others as well, and 128 MiB on a node of a cluster.
 	TailBytes int64
 	// PendingBytes bounds the memory of one partition's appends that are not yet

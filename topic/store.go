@@ -60,7 +60,8 @@ type Log interface {
 	// After either error, appends in flight fail too, and the caller must read
 	// the log's end before it continues. ErrFull means that the disk is full.
 	//
-	// The caller must not change entry.Data before done is called.
+	// The caller must not change entry.Data before done is called without an error. Then the log no
+	// longer uses it.
 	Append(entry Entry, done func(error))
 	// Read returns entries in order, starting with the first whose sequence is at
 	// least from: at least one if there is one, and more up to maxBytes of data.

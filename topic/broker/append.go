@@ -74,6 +74,7 @@ type Appending struct {
 	proof proof
 
 	base, time int64
+	kept       bool
 	done       chan struct{}
 	err        error
 }
@@ -89,6 +90,10 @@ func (a *Appending) Wait(ctx context.Context) (base, appendTime int64, err error
 		return 0, 0, ctx.Err()
 	}
 }
+
+// Kept reports, when Wait has returned without an error, whether the broker may still use the memory
+// of the batches: it keeps them for consumers.
+func (a *Appending) Kept() bool { return a.kept }
 
 // finish reports the append's result to its waiters.
 func (a *Appending) finish(err error) {
@@ -427,7 +432,7 @@ func (p *Partition) landing(f *flight, err error) {
 	s.flights = s.flights[1:]
 	s.flightBytes -= len(f.entry.Data)
 	p.landed = point{f.entry.Sequence, f.entry.Mark}
-	p.tail.push(f.entry)
+	kept := p.tail.push(f.entry)
 	p.index.add(f.entry)
 	p.snapshots.grown(p, f.entry)
 	p.flush()
@@ -436,6 +441,7 @@ func (p *Partition) landing(f *flight, err error) {
 
 	p.watchers.signal()
 	for _, a := range f.appends {
+		a.kept = kept
 		a.finish(nil)
 	}
 }

@@ -26,6 +26,10 @@ type tail struct {
 	stale   int           // its first places in order are of entries that were cleared
 }
 
+// largestOf is the divisor of the limit above which an entry is not kept: few would fit, and the memory
+// of a producer's request can be used again when it is durable.
+const largestOf = 16
+
 // entryOverhead is about the memory that an entry takes in addition to its data.
 const entryOverhead = 160
 
@@ -38,8 +42,13 @@ func tailBytes(alone bool) int64 {
 	return 128 << 20
 }
 
-// push adds the partition's newest entry.
-func (t *tail) push(entry topic.Entry) {
+// push adds the partition's newest entry. It returns false if that is too large to be kept: then nothing
+// is, as there would be a gap.
+func (t *tail) push(entry topic.Entry) bool {
+	if int64(len(entry.Data)) > t.all.limit/largestOf {
+		t.clear()
+		return false
+	}
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
 	t.entries = append(t.entries, entry)
@@ -48,6 +57,7 @@ func (t *tail) push(entry topic.Entry) {
 	for t.all.bytes > t.all.limit {
 		t.all.evict()
 	}
+	return true
 }
 
 func sizeOf(entry topic.Entry) int64 { return int64(len(entry.Data)) + entryOverhead }

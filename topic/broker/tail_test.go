@@ -26,7 +26,16 @@ func TestTails(t *testing.T) {
 				model = slices.DeleteFunc(model, func(k kept) bool { return k.of == i })
 				continue
 			}
-			each[i].push(topic.Entry{Sequence: sequence})
+			if rapid.IntRange(0, 4).Draw(t, "large") == 0 {
+				if each[i].push(topic.Entry{Sequence: sequence, Data: make([]byte, all.limit/largestOf+1)}) {
+					t.Fatal("a large entry is kept")
+				}
+				model = slices.DeleteFunc(model, func(k kept) bool { return k.of == i })
+				continue
+			}
+			if !each[i].push(topic.Entry{Sequence: sequence}) {
+				t.Fatal("an entry is not kept")
+			}
 			model = append(model, kept{i, sequence})
 			model = model[max(0, len(model)-8):]
 			for i, tail := range each {

@@ -86,6 +86,9 @@ type exchange struct {
 	answer answer
 	memory allowance
 	began  time.Time
+	// step has the request, if it is not nil; spent means that nothing of that is in use after the answer.
+	step  *step
+	spent bool
 	// followed means that the trail has the request, with the resources that it was allowed to use.
 	followed               bool
 	allowed                []string
@@ -289,10 +292,11 @@ func (c *connection) readFrame(x *exchange) ([]byte, error) {
 	if err := c.reserve(x, int64(size)); err != nil {
 		return nil, err
 	}
-	frame, err := readBody(c.newBodyReader(x), size)
+	frame, in, err := readBody(c.newBodyReader(x), size)
 	if err != nil {
 		return nil, c.cutShort(err)
 	}
+	x.step = in
 	return frame, nil
 }
 

@@ -229,7 +229,20 @@ func (p *producing) answer(ctx context.Context, s *Server) kmsg.Response {
 	if s.spans != nil {
 		p.trace(s)
 	}
+	p.call.exchange.spent = p.spent()
 	return p.response
+}
+
+// spent reports whether nothing of the request's memory is in use any more.
+func (p *producing) spent() bool {
+	for _, parts := range p.started {
+		for _, started := range parts {
+			if started.err != nil || started.begin != nil || started.appending.Kept() {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // trace makes the span of the request.

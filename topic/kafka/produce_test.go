@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -183,6 +184,31 @@ func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
 
 // Records that are not what their batch says are refused, compressed or not, with the record's number
 // and a reason that is final for clients.
+// A long request is read into the memory of one before it, which consumers may still read from.
+func TestMemoryOfRequestsIsUsedAgain(t *testing.T) {
+	for name, config := range map[string]topic.Config{
+		"records stay in memory": {TailBytes: 64 << 20},
+		"records are in the log": {TailBytes: 1 << 20},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, b := serve(t, config)
+			create(t, b, "orders", 1)
+			p := dial(t, s)
+			records := []byte("abcdefgh")
+			for _, letter := range records {
+				batch := batchOf(bytes.Repeat([]byte{letter}, 1_000_000))
+				wantCode(t, "produce", produced(p, 9, produceRequest("orders", 0, batch)).ErrorCode, nil)
+			}
+			for offset, letter := range records {
+				got := fetched(p, "orders", int64(offset))[0]
+				if want := strings.Repeat(string(letter), 1_000_000); got != want {
+					t.Errorf("record %d is %.3q, of %d bytes, want %.3q, of %d", offset, got, len(got), want, len(want))
+				}
+			}
+		})
+	}
+}
+
 func TestInvalidRecordsAreRefused(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	orders := create(t, b, "orders", 1)

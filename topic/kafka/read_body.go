@@ -19,27 +19,35 @@ const (
 // errStalled means that a request arrived too slowly for the memory that it held.
 var errStalled = errors.New("others wait for memory, and the rest of the request comes too slowly")
 
-// readBody reads size bytes. It allocates most of the memory when the first bytes have arrived, so
-// that a client that announces many bytes and sends none costs little.
-func readBody(from io.Reader, size int) ([]byte, error) {
-	if size <= firstStep {
-		body := make([]byte, size)
-		_, err := io.ReadFull(from, body)
-		return body, err
-	}
-	first := firstSteps.Get().(*[firstStep]byte)
-	defer firstSteps.Put(first)
-	if _, err := io.ReadFull(from, first[:]); err != nil {
-		return nil, err
-	}
-	body := make([]byte, size)
-	_, err := io.ReadFull(from, body[copy(body, first[:]):])
-	return body, err
-}
+// step is memory for a request, or for the beginning of a longer one.
+type step [firstStep]byte
 
-// firstSteps has the memory for the beginnings of long requests, which is used again: at most one
-// for each that is being read.
-var firstSteps = sync.Pool{New: func() any { return new([firstStep]byte) }}
+// steps has those that are used again: at most as many as were in use at once.
+var steps = sync.Pool{New: func() any { return new(step) }}
+
+// readBody reads size bytes. It allocates most of the memory when the first bytes have arrived, so
+// that a client that announces many bytes and sends none costs little. A body that takes half of a step or
+// more is in the step that is returned; the caller may give that back to steps.
+func readBody(from io.Reader, size int) (body []byte, in *step, err error) {
+	if size < firstStep/2 {
+		body = make([]byte, size)
+		_, err = io.ReadFull(from, body)
+		return body, nil, err
+	}
+	in = steps.Get().(*step)
+	if size <= firstStep {
+		body = in[:size:size]
+		_, err = io.ReadFull(from, body)
+		return body, in, err
+	}
+	defer steps.Put(in)
+	if _, err := io.ReadFull(from, in[:]); err != nil {
+		return nil, nil, err
+	}
+	body = make([]byte, size)
+	_, err = io.ReadFull(from, body[copy(body, in[:]):])
+	return body, nil, err
+}
 
 // bodyReader reads the body of a request whose memory is reserved. The memory is reserved as a
 // whole, so that no two requests can wait for each other; so a stalled request must not keep it

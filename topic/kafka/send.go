@@ -61,6 +61,10 @@ func (c *connection) sendOne(x *exchange) error {
 		return err
 	}
 	x.answer = nil
+	if x.spent && x.step != nil {
+		steps.Put(x.step)
+	}
+	x.step = nil
 	c.endTurn(x)
 	c.release(x)
 	c.server.metrics.answered(x, response)

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -102,6 +103,16 @@ var appendCases = []testCase{
 		}
 		all := []topic.Entry{entry(1, 1), none, largest, every, entry(5, 1<<20), entry(6, 7<<20)}
 		k.mustAppend(l, all...)
+		k.holds(l, all...)
+	}},
+	{"the memory of a durable entry is free for something else", func(k *kit) {
+		l := k.log("free")
+		all := []topic.Entry{entry(1, 10), entry(2, 1<<20), entry(3, 10)}
+		for _, e := range all {
+			e.Data = bytes.Clone(e.Data)
+			k.mustAppend(l, e)
+			clear(e.Data)
+		}
 		k.holds(l, all...)
 	}},
 	{"dones come in the order of the appends", func(k *kit) {

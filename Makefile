@@ -41,8 +41,11 @@ VIRTUAL := $(addprefix $(MODULE)/,topic/natsstore bulk bulk/engine bulk/storetes
 # These tests build the binary, or read the whole repository: go test cannot know what
 # they depend on.
 BINARY := $(addprefix $(MODULE)/,deploy e2e e2e/cluster tidy)
-# The other packages. Those that wait the longest begin first.
+# The other packages.
 WAITING := $(addprefix $(MODULE)/,bulk/redisstore room/redisstore)
+# "make test" begins with the packages that take the longest, so that none is left alone at the end; most of them wait.
+FIRST := $(addprefix $(MODULE)/,bulk/redisstore topic/natsstore topic/kafka internal/testkit/redistest internal/cli/demo bulk/engine topic/broker \
+	room/redisstore examples/topic-transactions bulk/pebblestore sim)
 # Their tests that kill servers run with the race detector only.
 KILLED := $(addprefix $(MODULE)/,e2e e2e/cluster)
 # The tests of e2e/clients that a cluster of three nodes runs: those of Kafka clients.
@@ -75,18 +78,17 @@ help: ## Print this list
 build: ## Build the binary, bin/sluice
 	go build -o $(BIN)/sluice ./cmd/sluice
 
-# The binary is built here first: within a test it would take minutes where nothing is
-# cached.
+# Vetting also compiles what the binary has: within a test that would take minutes where
+# nothing is cached.
 .PHONY: test
 test: ## Vet and test what this machine has the programs for: 2 to 7 minutes on 2 cores
-	go build -o /dev/null ./cmd/sluice
 	go vet -tags $(ALL_TAGS) ./...
 	$(MAKE) --no-print-directory -j2 test-packages test-binary
 	@scripts/need.sh --report redis-server=$(REDIS) kcat $(PROXIES)
 
 .PHONY: test-packages
 test-packages:
-	@go test -vet=off $(COUNT) -tags '$(TAGS)' -p 4 -parallel 4 -timeout 30m $(WAITING) $(VIRTUAL) $(filter-out $(WAITING),$(OTHERS))
+	@go test -vet=off $(COUNT) -tags '$(TAGS)' -p 6 -parallel 4 -timeout 30m $(FIRST) $(filter-out $(FIRST),$(VIRTUAL) $(OTHERS))
 
 .PHONY: test-binary
 test-binary:

@@ -11,12 +11,12 @@ import (
 	"github.com/sluice-project/sluice/internal/testkit/redistest"
 )
 
-// manyTenants is the load of several servers: 3,600 jobs of eight tenants, 36,000 with SLUICE_LONG,
+// manyTenants is the load of several servers: 2,400 jobs of eight tenants, 36,000 with SLUICE_LONG,
 // with a limit that makes it take about 12 seconds, or 25.
 func manyTenants() bulkPlan {
 	plan := bulkPlan{
-		phases: [][]string{{"remote"}, {"webhook", "echo"}}, tenants: 8, jobs: 150,
-		limit: 300, tenantLimit: 40, keyLimit: 20, leaseFor: 3 * time.Second,
+		phases: [][]string{{"remote"}, {"webhook", "echo"}}, tenants: 8, jobs: 100,
+		limit: 200, tenantLimit: 27, keyLimit: 14, leaseFor: 3 * time.Second,
 	}
 	if long() {
 		plan.jobs, plan.limit, plan.tenantLimit, plan.keyLimit = 1_500, 1_500, 240, 120

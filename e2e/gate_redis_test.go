@@ -20,7 +20,7 @@ func TestVisitorsInsideDoNotLoadRedis(t *testing.T) {
 	s.start()
 	p := newPerson(t, front)
 	until.True(t, "the visitor is inside", func() bool { return p.inShop("/") })
-	const requests = 5_000
+	const requests = 2_000
 	before, began := redis.Calls("evalsha"), time.Now()
 	for range requests {
 		if a := p.get("/", "text/html"); a.status != http.StatusOK || string(a.body) != "the shop has /, with a pass: true" {

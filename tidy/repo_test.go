@@ -55,8 +55,8 @@ func files(t *testing.T) []string {
 				filesList = append(filesList, path)
 			}
 		}
+		watchFolders(t, filesList)
 	})
-	watchFolders(t, filesList)
 	if len(filesList) == 0 {
 		t.Fatal("git lists no file: run the tests in a checkout of the repository")
 	}

@@ -16,6 +16,6 @@ func TestMain(m *testing.M) {
 	flags.Parse()
 	// Tests wait for Redis more than they work. The flag is known, so Set cannot fail.
 	_ = flags.Set("test.parallel", "4")
-	rapidtest.Checks(rapidtest.WithRace(25), 60)
+	rapidtest.Checks(rapidtest.WithRace(15), 60)
 	redistest.VerifyTestMain(m)
 }

@@ -19,6 +19,6 @@
 //
 // [Finds] tests the suite itself, against a store with a deliberate mistake.
 //
-// SLUICE_LONG=1 makes the model run up to ten times as long, and finds a target's rate in
+// SLUICE_LONG=1 makes the model run up to ten times as long, and a crowd do twice the jobs; and finds a target's rate in
 // windows of half a second too.
 package storetest

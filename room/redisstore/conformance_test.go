@@ -50,11 +50,6 @@ func harness(server *redistest.Server) storetest.Harness {
 	}}
 }
 
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, harness(redistest.Start(t, redistest.Options{})))
-}
-
 func TestModel(t *testing.T) {
 	t.Parallel()
 	storetest.RunModel(t, harness(redistest.Start(t, redistest.Options{})))

@@ -334,7 +334,7 @@ func (c *chaos) run(faults []fault, seed uint64) []string {
 }
 
 func checkChaos(t *testing.T, delays, compacts bool) {
-	defer rapidtest.Checks(40, 100)()
+	defer rapidtest.Checks(20, 100)()
 	rapid.Check(t, func(rt *rapid.T) {
 		faults, seed := drawFaults(rt), rapid.Uint64().Draw(rt, "seed")
 		var wrong []string

@@ -47,6 +47,7 @@ func TestAnAnswerIsBounded(t *testing.T) {
 // Clients that ask for large answers and do not read them hold bounded memory, for a bounded time,
 // and others get theirs.
 func TestLargeAnswersThatAreNotRead(t *testing.T) {
+	t.Parallel()
 	const memory, most = 8 << 20, 4 << 20
 	var lines log
 	s := start(t, startBroker(t, storetest.NewMemory(), topic.Config{}), Options{

@@ -198,6 +198,7 @@ func (c *crowd) spread(partitions int, members []*crowdMember) bool {
 // processed, no partition has two owners at a time, rebalances end, and at the end everything is
 // committed.
 func TestConsumersComeAndGo(t *testing.T) {
+	t.Parallel()
 	kinds := map[string]kgo.Opt{
 		"cooperative": kgo.Balancers(kgo.CooperativeStickyBalancer()), "eager": kgo.Balancers(kgo.RoundRobinBalancer()),
 		"by the server": kgo.ServerSideBalancer(),

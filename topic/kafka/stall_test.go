@@ -14,6 +14,7 @@ import (
 // Stalled requests hold no memory that others wait for; while no other waits, they may take their
 // time.
 func TestStalledRequestsGiveWay(t *testing.T) {
+	t.Parallel()
 	var lines log
 	b := startBroker(t, storetest.NewMemory(), topic.Config{})
 	create(t, b, "orders", 1)
@@ -46,6 +47,7 @@ func TestStalledRequestsGiveWay(t *testing.T) {
 // Many slow consumers cannot keep all memory for answers: others get theirs long before the write
 // timeout.
 func TestSlowConsumersGiveWay(t *testing.T) {
+	t.Parallel()
 	var lines log
 	b := startBroker(t, storetest.NewMemory(), topic.Config{})
 	s := start(t, b, Options{FetchMemory: 1 << 20, Logger: lines.logger()})

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		_ = parallel.Value.Set("6") // most tests wait for elections
 	}
-	rapidtest.Checks(15, 20)
+	rapidtest.Checks(10, 20)
 	natsstore.WaitForLeaders()
 	// The engine leaves a stream's files open, now and then, if the stream is removed while it is made.
 	leaks.Main(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats-server/v2/server.(*fileStore).flushStreamStateLoop"),

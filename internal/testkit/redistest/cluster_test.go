@@ -11,6 +11,7 @@ import (
 )
 
 func TestAClusterHasItsKeysOnAllMasters(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{Persist: redistest.Always})
 	keys := 60
 	for n := range keys {
@@ -45,6 +46,7 @@ func TestAClusterHasItsKeysOnAllMasters(t *testing.T) {
 }
 
 func TestTheURLOfAClusterNamesAllMasters(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{Masters: 2})
 	parsed, err := url.Parse(cluster.URL())
 	if err != nil {
@@ -57,6 +59,7 @@ func TestTheURLOfAClusterNamesAllMasters(t *testing.T) {
 }
 
 func TestASlotMoves(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, redistest.ClusterOptions{Replicas: 1})
 	from := cluster.MasterOf("{a}")
 	to := cluster.Masters()[0]

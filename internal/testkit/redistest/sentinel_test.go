@@ -11,6 +11,7 @@ import (
 )
 
 func TestAReplicaTakesOver(t *testing.T) {
+	t.Parallel()
 	set := redistest.StartSentinel(t, redistest.SentinelOptions{Persist: redistest.Always})
 	if !strings.Contains(set.URL(), "master_set=") || strings.Count(set.URL(), "addr=") != len(set.Sentinels())-1 {
 		t.Errorf("it is at %s", set.URL())

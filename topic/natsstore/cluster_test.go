@@ -94,6 +94,7 @@ func TestCluster(t *testing.T) {
 		"disputed":               refusedByStaleLeader,
 		"deleted":                deletedByAnother,
 		"followed":               followedIsKnownToOthers,
+		"replicated apart":       replicatedApart,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -86,9 +86,10 @@ test: ## Vet and test what this machine has the programs for: 2 to 7 minutes on 
 	$(MAKE) --no-print-directory -j2 test-packages test-binary
 	@scripts/need.sh --report redis-server=$(REDIS) kcat $(PROXIES)
 
+# To collect garbage less often saves a tenth of the processor time, for some memory.
 .PHONY: test-packages
 test-packages:
-	@go test -vet=off $(COUNT) -tags '$(TAGS)' -p 6 -parallel 4 -timeout 30m $(FIRST) $(filter-out $(FIRST),$(VIRTUAL) $(OTHERS))
+	@GOGC=400 go test -vet=off $(COUNT) -tags '$(TAGS)' -p 6 -parallel 4 -timeout 30m $(FIRST) $(filter-out $(FIRST),$(VIRTUAL) $(OTHERS))
 
 .PHONY: test-binary
 test-binary:

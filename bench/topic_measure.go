@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -44,6 +45,9 @@ type Produced struct {
 	Read Rate
 	// SentCPU and ReadCPU are the processor time of the broker for each.
 	SentCPU, ReadCPU time.Duration
+	// Peak is the maximum of the broker's resident set until the end, in bytes; zero unless
+	// the records were read.
+	Peak int64
 }
 
 // PerMillion returns a time per million records.
@@ -78,6 +82,11 @@ func Produce(ctx context.Context, broker Broker, stream Stream, read bool) (prod
 		produced.Read = c.Rate
 		atEnd, err := server.CPU()
 		produced.ReadCPU = atEnd - after
+		if err != nil {
+			return err
+		}
+		used, err := memoryOf(strconv.Itoa(kafka.process.command.Process.Pid))
+		produced.Peak = used.Peak
 		return err
 	})
 	return produced, err

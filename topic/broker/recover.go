@@ -23,7 +23,7 @@ const (
 	// missingWait is the backoff from which on a missing log is an error.
 	missingWait = 100 * time.Millisecond
 	// replayBytes is how much is read of the log at a time.
-	replayBytes = 4 << 20
+	replayBytes = 512 << 10
 )
 
 // failLocked gives up all appends in flight, and starts a recovery unless the broker

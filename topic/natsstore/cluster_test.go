@@ -95,6 +95,7 @@ func TestCluster(t *testing.T) {
 		"disputed":               refusedByStaleLeader,
 		"deleted":                deletedByAnother,
 		"followed":               followedIsKnownToOthers,
+		"replicated apart":       replicatedApart,
 	}
 	if os.Getenv("SLUICE_LONG") != "" { // a leader at hand has shared logs too, and logs elsewhere have one replica too
 		tests["logs alone"] = logs(1)

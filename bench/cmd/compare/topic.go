@@ -20,6 +20,7 @@ const (
 	produceWhat = "records/s, fsynced before they are acknowledged (acks=all), "
 	// On a busy machine a broker's share is smaller, but its processor time is the same.
 	processorWhat = "milliseconds of a processor that the broker used for a million records"
+	peakWhat      = "MiB, the broker's resident set at its peak, while they are produced and then consumed"
 	uncompress    = "not compressed, one producer"
 )
 
@@ -28,6 +29,7 @@ func takeProduce(ctx context.Context, e *bench.Environment, found *results) erro
 	read := found.table("Consume, 100-byte records", "records/s, from the start, of the records that were produced", rate)
 	sentCPU := found.table("Produce, 100-byte records: processor", processorWhat, milliseconds)
 	readCPU := found.table("Consume, 100-byte records: processor", processorWhat, milliseconds)
+	peak := found.table("Produce and consume, 100-byte records: memory", peakWhat, mebibytes)
 	kafka := len(e.KafkaBrokers()) // the first ones
 	for i, broker := range e.Brokers() {
 		stream := bench.Stream{Bytes: bench.PayloadBytes, Partitions: 1, For: produceFor}
@@ -40,6 +42,7 @@ func takeProduce(ctx context.Context, e *bench.Environment, found *results) erro
 		if i < kafka {
 			read.add(broker.Name, produced.Read.PerSecond())
 			readCPU.add(broker.Name, inMilliseconds(produced.Read.PerMillion(produced.ReadCPU)))
+			peak.add(broker.Name, float64(produced.Peak)/(1<<20))
 		}
 	}
 	return nil
@@ -64,6 +67,9 @@ func takeProduceDefaults(ctx context.Context, e *bench.Environment, found *resul
 func takeProduceLarge(ctx context.Context, e *bench.Environment, found *results) error {
 	sent := found.table("Produce, 1,000-byte records", produceWhat+"six partitions in turn; "+uncompress, rate)
 	read := found.table("Consume, 1,000-byte records", "records/s, from the start, six partitions", rate)
+	sentCPU := found.table("Produce, 1,000-byte records: processor", processorWhat, milliseconds)
+	readCPU := found.table("Consume, 1,000-byte records: processor", processorWhat, milliseconds)
+	peak := found.table("Produce and consume, 1,000-byte records: memory", peakWhat, mebibytes)
 	for _, broker := range e.KafkaBrokers() {
 		stream := bench.Stream{Bytes: 1000, Partitions: 6, For: produceFor}
 		produced, err := bench.Produce(ctx, broker, stream, true)
@@ -72,6 +78,9 @@ func takeProduceLarge(ctx context.Context, e *bench.Environment, found *results)
 		}
 		sent.add(broker.Name, produced.Sent.PerSecond())
 		read.add(broker.Name, produced.Read.PerSecond())
+		sentCPU.add(broker.Name, inMilliseconds(produced.Sent.PerMillion(produced.SentCPU)))
+		readCPU.add(broker.Name, inMilliseconds(produced.Read.PerMillion(produced.ReadCPU)))
+		peak.add(broker.Name, float64(produced.Peak)/(1<<20))
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type Broker struct {
 	// transactions coordinates transactions.
 	transactions *txn.Coordinator
 	shares       shares
+	parsed       parsedSettings
 
 	// quotas returns what an owner may have.
 	quotas func(owner string) topic.Quota
@@ -111,7 +112,7 @@ func New(store topic.Store, config topic.Config, options ...Option) (*Broker, er
 		tails: &tails{limit: config.TailBytes}, cold: &cold{}, opening: semaphore.NewWeighted(partitionsAtOnce),
 		scans: semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0))), unpacker: topic.NewUnpacker(semaphore.NewWeighted(config.UnpackBytes)),
 		letters: semaphore.NewWeighted(lettersWriters),
-		topics:  map[string]*Topic{}, byID: map[topic.ID]*Topic{}, shares: shares{byKey: map[string]*Share{}},
+		topics:  map[string]*Topic{}, byID: map[topic.ID]*Topic{}, shares: shares{byKey: map[string]*Share{}}, parsed: parsedSettings{all: map[string]parsedGroup{}},
 		group:   lifecycle.NewGroup(context.Background()),
 		cluster: store.Cluster(), looking: lifecycle.NewSignal(), catalog: newFollowed(),
 		quotas:  func(string) topic.Quota { return topic.Quota{} },

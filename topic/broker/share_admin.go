@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/sluice-project/sluice/topic"
@@ -21,6 +22,48 @@ func (b *Broker) GroupSettings(ctx context.Context, name string) (settings topic
 		settings, err = topic.ParseGroupSettings(own, b.config)
 	}
 	return settings, own, err
+}
+
+// parsedSettings has the settings of share groups as they were parsed last, at most parsedMost.
+type parsedSettings struct {
+	mu  sync.Mutex
+	all map[string]parsedGroup
+}
+
+const parsedMost = sharesMax
+
+// parsedGroup is the settings of a share group at the revision of their item.
+type parsedGroup struct {
+	revision uint64
+	settings topic.GroupSettings
+}
+
+// ShareSettings returns the settings of a share group, as GroupSettings does. It reads them each time, but parses them once.
+func (b *Broker) ShareSettings(ctx context.Context, name string) (topic.GroupSettings, error) {
+	item, err := catalog.Get(ctx, b.store.Meta(), catalog.GroupSettingsPrefix+name)
+	if err != nil {
+		return topic.GroupSettings{}, err
+	}
+	known := &b.parsed
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	if parsed, is := known.all[name]; is && parsed.revision == item.Revision {
+		return parsed.settings, nil
+	}
+	own, err := catalog.DecodeGroupSettings(item)
+	if err != nil {
+		return topic.GroupSettings{}, err
+	}
+	settings, err := topic.ParseGroupSettings(own, b.config)
+	if err != nil || item.Revision == 0 {
+		delete(known.all, name)
+		return settings, err
+	}
+	if len(known.all) >= parsedMost {
+		clear(known.all)
+	}
+	known.all[name] = parsedGroup{item.Revision, settings}
+	return settings, nil
 }
 
 // AlterGroup changes settings of a share group, which need not exist: it sets those with a value, and resets those with nil

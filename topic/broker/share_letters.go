@@ -90,7 +90,7 @@ func (s *Share) writeSome(ctx context.Context) error {
 		return err
 	}
 	defer s.broker.letters.Release(1)
-	settings, _, err := s.broker.GroupSettings(ctx, s.group)
+	settings, err := s.broker.ShareSettings(ctx, s.group)
 	if err != nil {
 		return err
 	}

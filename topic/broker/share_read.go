@@ -39,7 +39,7 @@ func (s *Share) Acquire(ctx context.Context, member string, most ShareMost) (Sha
 		return Shared{}, err
 	}
 	defer s.turn.Release(1)
-	settings, _, err := s.broker.GroupSettings(ctx, s.group)
+	settings, err := s.broker.ShareSettings(ctx, s.group)
 	if err != nil {
 		return Shared{}, err
 	}

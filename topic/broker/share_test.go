@@ -275,3 +275,84 @@ func TestShareGroupBacksOff(t *testing.T) {
 		wantValues(t, "10 s later", x.get(1), "a*5")
 	})
 }
+
+// Changes of a window during a write are in the next one, all of them, and nothing is written that nobody awaits.
+func TestShareWritesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &faultyStore{Store: storetest.NewMemory()}
+		b := startBroker(t, store, fromStart)
+		orders := create(t, b, "orders", nil)
+		send(t, orders, batchOf(anybody, now(), "a", "b", "c", "d", "e"))
+		joinShare(t, b, "x", "orders")
+		x := newSharer(t, orders, "x")
+		wantValues(t, "x", x.get(4), "a", "b", "c", "d")
+		writes, begun, disk := 0, make(chan struct{}, 5), make(chan struct{})
+		store.set(func(s *faultyStore) {
+			s.failPut = func(string) error {
+				writes++
+				begun <- struct{}{}
+				<-disk
+				return nil
+			}
+		})
+		done := make(chan error, 4)
+		for offset := range int64(4) {
+			go func() { done <- x.say(share.Accept, offset, offset) }()
+			if offset == 0 {
+				<-begun
+			}
+		}
+		synctest.Wait()
+		disk <- struct{}{}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		if got, err := x.Acquire(t.Context(), "x", broker.ShareMost{Bytes: 1000, Records: 1}); err != nil || len(got.Deliveries) != 1 {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		disk <- struct{}{}
+		for range 3 {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if writes != 2 {
+			t.Errorf("%d writes", writes)
+		}
+	})
+}
+
+// Settings of a group count from the next read on, over changes, a reset, and more groups than are remembered.
+func TestShareSettingsAreReadEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := storetest.NewMemory()
+		b := startBroker(t, store, topic.Config{})
+		want := func(name string, lock time.Duration) {
+			t.Helper()
+			for range 2 {
+				if got, err := b.ShareSettings(t.Context(), name); err != nil || got.Lock != lock {
+					t.Fatalf("lock of %s: %v, %v; want %v", name, got.Lock, err, lock)
+				}
+			}
+		}
+		want("g", 30*time.Second)
+		alterShare(t, b, "share.record.lock.duration.ms", "20000")
+		want("g", 20*time.Second)
+		alterShare(t, b, "share.record.lock.duration.ms", "40000")
+		want("g", 40*time.Second)
+		for i := range 5000 {
+			name, value := fmt.Sprint("other", i), []byte(`{"format":1,"settings":{"share.record.lock.duration.ms":"50000"}}`)
+			if _, err := store.Meta().Put(t.Context(), "group-settings/"+name, value, 0); err != nil {
+				t.Fatal(err)
+			}
+			want(name, 50*time.Second)
+		}
+		want("g", 40*time.Second)
+		if err := b.AlterGroup(t.Context(), "g", nil, true, false); err != nil {
+			t.Fatal(err)
+		}
+		want("g", 30*time.Second)
+	})
+}

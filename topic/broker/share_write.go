@@ -27,6 +27,7 @@ func (s *Share) Await(ctx context.Context, version uint64) error {
 			defer s.mu.Unlock()
 			return s.ended
 		}
+		s.awaited = max(s.awaited, version)
 		if !s.writing {
 			s.writing, s.written = true, make(chan struct{})
 			s.broker.group.Go("write a window of a share group", s.write)
@@ -41,9 +42,17 @@ func (s *Share) Await(ctx context.Context, version uint64) error {
 	}
 }
 
-// write writes the window as it is. It goes on while the broker stops.
+// write writes the window until what is awaited is durable. It goes on while the broker stops.
 func (s *Share) write(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shareTimeout)
+	for more := true; more; {
+		more = s.writeOnce(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+// writeOnce writes the window as it is, and reports whether more is awaited.
+func (s *Share) writeOnce(ctx context.Context) (more bool) {
+	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()
 	s.mu.Lock()
 	version, revision := s.version, s.revision
@@ -60,9 +69,11 @@ func (s *Share) write(ctx context.Context) error {
 	} else {
 		s.stored, s.revision = version, revision
 	}
-	s.writing = false
 	close(s.written)
-	return nil
+	if s.writing = s.ended == nil && s.awaited > s.stored; s.writing {
+		s.written = make(chan struct{})
+	}
+	return s.writing
 }
 
 // put replaces the stored window of a revision, and returns the new revision. The error is an

@@ -45,12 +45,13 @@ type Share struct {
 	epoch  int32         // leader epoch in which it was loaded
 	// revision is that of the stored window.
 	revision uint64
-	// version counts changes; stored is the last one that is durable.
-	version, stored uint64
-	writing         bool
-	written         chan struct{} // closed when the present write has ended
-	burying         bool          // dead letters are being written
-	ended           error         // why the window is not used any more
+	// version counts changes; stored is the last one that is durable, awaited the last one that somebody waits for.
+	version, stored, awaited uint64
+
+	writing bool
+	written chan struct{} // closed when the present write has ended
+	burying bool          // dead letters are being written
+	ended   error         // why the window is not used any more
 
 	watchers watchers
 }
@@ -224,7 +225,7 @@ func (s *Share) tryLoad(ctx context.Context, p *Partition) error {
 	if err != nil {
 		return err
 	}
-	settings, _, err := s.broker.GroupSettings(ctx, s.group)
+	settings, err := s.broker.ShareSettings(ctx, s.group)
 	if err != nil {
 		return err
 	}
@@ -302,7 +303,7 @@ func (b *Broker) sharedOffsets(ctx context.Context, name string) (all []group.To
 	if err != nil {
 		return nil, err
 	}
-	settings, _, err := b.GroupSettings(ctx, name)
+	settings, err := b.ShareSettings(ctx, name)
 	if err != nil {
 		return nil, err
 	}

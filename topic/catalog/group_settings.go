@@ -18,11 +18,19 @@ type GroupSettings struct {
 // ReadGroupSettings returns what is set for a share group, and the item's revision; nothing, and 0, if nothing is.
 func ReadGroupSettings(ctx context.Context, meta topic.Meta, name string) (settings map[string]string, revision uint64, err error) {
 	item, err := Get(ctx, meta, GroupSettingsPrefix+name)
-	if err != nil || item.Revision == 0 {
-		return nil, 0, err
+	if err == nil {
+		settings, err = DecodeGroupSettings(item)
+	}
+	return settings, item.Revision, err
+}
+
+// DecodeGroupSettings returns what an item sets for a share group; nothing if it has revision 0.
+func DecodeGroupSettings(item topic.Item) (map[string]string, error) {
+	if item.Revision == 0 {
+		return nil, nil
 	}
 	record, err := decode(item, func(r *GroupSettings) *Header { return &r.Header })
-	return record.Settings, item.Revision, err
+	return record.Settings, err
 }
 
 // PutGroupSettings replaces what is set for a share group at a revision; if that is nothing, it removes the item. ErrConflict

@@ -8,12 +8,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// fetchResponse is an answer to Fetch. Its records are not in the embedded response but in separate
-// pieces, which are sent without a copy: copying them would cost more than the rest of the answer.
+// framed is an answer whose records are not in the response but in separate pieces, which are sent without a copy: copying
+// them would cost more than the rest of the answer.
+type framed interface {
+	kmsg.Response
+	// frame returns the answer on the wire, in parts, which share memory with to. Around the records it writes the same as
+	// kmsg; a test compares them.
+	frame(to []byte, correlation int32) (net.Buffers, []byte)
+	// plain returns the response without the records.
+	plain() kmsg.Response
+}
+
+// fetchResponse is an answer to Fetch.
 type fetchResponse struct {
 	*kmsg.FetchResponse
 	// records are the records of each topic's partitions, in the order of the response.
 	records [][]pieces
+}
+
+// shareFetchResponse is an answer to ShareFetch.
+type shareFetchResponse struct {
+	*kmsg.ShareFetchResponse
+	records [][]pieces // as those of a fetchResponse
 }
 
 // pieces are whole batches, one after another.
@@ -22,13 +38,10 @@ type pieces struct {
 	size int
 }
 
-// frame returns the answer on the wire, in parts. Around the records it writes the same as kmsg; a
-// test compares them.
+func (r *fetchResponse) plain() kmsg.Response { return r.FetchResponse }
+
 func (r *fetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte) {
-	w := fetchWriter{flat: to[:0], flexible: r.IsFlexible()}
-	w.flat = append(w.flat, 0, 0, 0, 0)
-	w.flat = kbin.AppendInt32(w.flat, correlation)
-	w.tags()
+	w := newFetchWriter(to, correlation, r.IsFlexible())
 	w.flat = kbin.AppendInt32(w.flat, r.ThrottleMillis)
 	if r.Version >= 7 {
 		w.flat = kbin.AppendInt16(w.flat, r.ErrorCode)
@@ -52,9 +65,33 @@ func (r *fetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte
 		w.tags()
 	}
 	w.brokers(r.Brokers)
-	w.cut(pieces{})
-	binary.BigEndian.PutUint32(w.flat, uint32(len(w.flat)-sizeBytes+w.size))
-	return w.parts(), w.flat
+	return w.end()
+}
+
+func (r *shareFetchResponse) plain() kmsg.Response { return r.ShareFetchResponse }
+
+func (r *shareFetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte) {
+	w := newFetchWriter(to, correlation, true)
+	w.flat = kbin.AppendInt32(w.flat, r.ThrottleMillis)
+	w.flat = kbin.AppendInt16(w.flat, r.ErrorCode)
+	w.flat = kbin.AppendCompactNullableString(w.flat, r.ErrorMessage)
+	w.flat = kbin.AppendInt32(w.flat, r.AcquisitionLockTimeoutMillis)
+	w.count(len(r.Topics))
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		w.flat = kbin.AppendUuid(w.flat, t.TopicID)
+		w.count(len(t.Partitions))
+		for j := range t.Partitions {
+			w.sharePartition(&t.Partitions[j], r.records[i][j])
+		}
+		w.tags()
+	}
+	w.count(len(r.NodeEndpoints))
+	for _, n := range r.NodeEndpoints {
+		w.node(n.NodeID, n.Host, n.Port, n.Rack)
+	}
+	w.tags()
+	return w.end()
 }
 
 // fetchWriter writes the fields around the records into one piece, and notes where the records go.
@@ -69,6 +106,13 @@ type fetchWriter struct {
 type fetchCut struct {
 	at      int
 	records pieces
+}
+
+func newFetchWriter(to []byte, correlation int32, flexible bool) *fetchWriter {
+	w := &fetchWriter{flat: append(to[:0], 0, 0, 0, 0), flexible: flexible}
+	w.flat = kbin.AppendInt32(w.flat, correlation)
+	w.tags()
+	return w
 }
 
 func (w *fetchWriter) tags() {
@@ -133,21 +177,54 @@ func (w *fetchWriter) brokers(brokers []kmsg.FetchResponseBroker) {
 		w.tags()
 		return
 	}
-	list := kbin.AppendCompactArrayLen(nil, len(brokers))
+	list := fetchWriter{flexible: true}
+	list.count(len(brokers))
 	for _, b := range brokers {
-		list = kbin.AppendInt32(list, b.NodeID)
-		list = kbin.AppendCompactString(list, b.Host)
-		list = kbin.AppendInt32(list, b.Port)
-		list = kbin.AppendCompactNullableString(list, b.Rack)
-		list = append(list, 0)
+		list.node(b.NodeID, b.Host, b.Port, b.Rack)
 	}
 	w.flat = append(w.flat, 1, 0)
-	w.flat = kbin.AppendUvarint(w.flat, uint32(len(list)))
-	w.flat = append(w.flat, list...)
+	w.flat = kbin.AppendUvarint(w.flat, uint32(len(list.flat)))
+	w.flat = append(w.flat, list.flat...)
 }
 
-// parts returns all parts, in order.
-func (w *fetchWriter) parts() net.Buffers {
+// node is the address of a leader.
+func (w *fetchWriter) node(id int32, host string, port int32, rack *string) {
+	w.flat = kbin.AppendInt32(w.flat, id)
+	w.flat = kbin.AppendCompactString(w.flat, host)
+	w.flat = kbin.AppendInt32(w.flat, port)
+	w.flat = kbin.AppendCompactNullableString(w.flat, rack)
+	w.tags()
+}
+
+func (w *fetchWriter) sharePartition(p *kmsg.ShareFetchResponseTopicPartition, records pieces) {
+	w.flat = kbin.AppendInt32(w.flat, p.Partition)
+	w.flat = kbin.AppendInt16(w.flat, p.ErrorCode)
+	w.flat = kbin.AppendCompactNullableString(w.flat, p.ErrorMessage)
+	w.flat = kbin.AppendInt16(w.flat, p.AcknowledgeErrorCode)
+	w.flat = kbin.AppendCompactNullableString(w.flat, p.AcknowledgeErrorMessage)
+	w.flat = kbin.AppendInt32(w.flat, p.CurrentLeader.LeaderID)
+	w.flat = kbin.AppendInt32(w.flat, p.CurrentLeader.LeaderEpoch)
+	w.tags()
+	if records.size > 0 {
+		w.flat = kbin.AppendUvarint(w.flat, uint32(records.size)+1)
+		w.cut(records)
+	} else {
+		w.flat = append(w.flat, 0) // null
+	}
+	w.count(len(p.AcquiredRecords))
+	for _, a := range p.AcquiredRecords {
+		w.flat = kbin.AppendInt64(w.flat, a.FirstOffset)
+		w.flat = kbin.AppendInt64(w.flat, a.LastOffset)
+		w.flat = kbin.AppendInt16(w.flat, a.DeliveryCount)
+		w.tags()
+	}
+	w.tags()
+}
+
+// end returns all parts, in order, and the piece around the records.
+func (w *fetchWriter) end() (net.Buffers, []byte) {
+	w.cut(pieces{})
+	binary.BigEndian.PutUint32(w.flat, uint32(len(w.flat)-sizeBytes+w.size))
 	var all net.Buffers
 	from := 0
 	for _, cut := range w.cuts {
@@ -155,5 +232,5 @@ func (w *fetchWriter) parts() net.Buffers {
 		all = append(all, cut.records.data...)
 		from = cut.at
 	}
-	return all
+	return all, w.flat
 }

@@ -92,8 +92,8 @@ func (m *metrics) answered(x *exchange, response kmsg.Response) {
 	if response == nil {
 		return
 	}
-	if fetched, ok := response.(*fetchResponse); ok {
-		response = fetched.FetchResponse
+	if fetched, ok := response.(framed); ok {
+		response = fetched.plain()
 	}
 	countErrors(reflect.ValueOf(response).Elem(), func(code int16) { m.failed(x.key, code) })
 }

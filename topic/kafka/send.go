@@ -90,7 +90,7 @@ func (c *connection) write(x *exchange, response kmsg.Response) error {
 	var parts net.Buffers
 	err := c.recovered(x, func() {
 		switch r := response.(type) {
-		case *fetchResponse:
+		case framed:
 			parts, *buffer = r.frame(*buffer, x.correlation)
 			return
 		case *bareResponse:

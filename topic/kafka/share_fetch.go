@@ -34,7 +34,7 @@ const windowsAtOnce = 8
 func (s *Server) shareFetch(c *call, r *kmsg.ShareFetchRequest) answer {
 	began := time.Now()
 	return func(ctx context.Context) kmsg.Response {
-		response := r.ResponseKind().(*kmsg.ShareFetchResponse)
+		response := &shareFetchResponse{ShareFetchResponse: r.ResponseKind().(*kmsg.ShareFetchResponse)}
 		response.AcquisitionLockTimeoutMillis = s.lockTime(ctx, r.GroupID)
 		err := c.authorize(auth.Group, orEmpty(r.GroupID))
 		var session *shareSession
@@ -98,7 +98,7 @@ func (f *sharing) link(links *spans.Links) {
 
 // lockTime returns how long members of a group have records, in milliseconds.
 func (s *Server) lockTime(ctx context.Context, name *string) int32 {
-	settings, _, err := s.broker.GroupSettings(ctx, orEmpty(name))
+	settings, err := s.broker.ShareSettings(ctx, orEmpty(name))
 	if err != nil {
 		settings.Lock = s.broker.Config().Shares.Lock
 	}
@@ -200,8 +200,6 @@ func (f *sharing) run(ctx context.Context) {
 	for _, part := range f.session.order {
 		f.of(ctx, part)
 	}
-	timer := time.NewTimer(time.Until(f.deadline))
-	defer timer.Stop()
 	for first := true; ; first = false {
 		again := f.acquire(ctx)
 		f.await(ctx)
@@ -212,7 +210,7 @@ func (f *sharing) run(ctx context.Context) {
 			f.watch()
 			continue // what has come before the watch
 		}
-		if !again && !f.wait(ctx, timer.C) {
+		if !again && !f.wait(ctx) {
 			return
 		}
 	}
@@ -253,35 +251,42 @@ func (f *sharing) acquire(ctx context.Context) (again bool) {
 			f.records += d.Last - d.First + 1
 		}
 	}
-	// The records are copied once. One batch may have exceeded the limit.
-	f.server.answers.Change(held - 2*f.found)
-	f.held = 2 * f.found
+	// Unused memory goes back. One batch may have exceeded the limit.
+	f.server.answers.Change(held - f.found)
+	f.held = f.found
 	return again
 }
 
 // await waits until all windows that have changed are durable.
 func (f *sharing) await(ctx context.Context) {
-	var writes errgroup.Group
-	writes.SetLimit(windowsAtOnce)
-	for _, p := range f.parts {
-		if p.version == 0 {
-			continue
+	changed := slices.DeleteFunc(slices.Clone(f.parts), func(p *shared) bool { return p.version == 0 })
+	if len(changed) == 1 { // most often
+		changed[0].await(ctx)
+	} else {
+		var writes errgroup.Group
+		writes.SetLimit(windowsAtOnce)
+		for _, p := range changed {
+			writes.Go(func() error {
+				p.await(ctx)
+				return nil
+			})
 		}
-		writes.Go(func() error {
-			if err := p.share.Await(ctx, p.version); err != nil {
-				p.err, p.got = err, broker.Shared{}
-				if p.told && p.ackErr == nil {
-					p.ackErr = err
-				}
-			}
-			p.version = 0
-			return nil
-		})
+		_ = writes.Wait()
 	}
-	_ = writes.Wait()
 	for _, p := range f.parts {
 		f.failed = f.failed || p.err != nil
 	}
+}
+
+// await waits until the window is durable.
+func (p *shared) await(ctx context.Context) {
+	if err := p.share.Await(ctx, p.version); err != nil {
+		p.err, p.got = err, broker.Shared{}
+		if p.told && p.ackErr == nil {
+			p.ackErr = err
+		}
+	}
+	p.version = 0
 }
 
 // watch subscribes to what may be acquired.
@@ -307,7 +312,9 @@ func (f *sharing) stop() {
 }
 
 // wait waits until there may be records. It returns false when the answer is due.
-func (f *sharing) wait(ctx context.Context, over <-chan time.Time) bool {
+func (f *sharing) wait(ctx context.Context) bool {
+	over := time.NewTimer(time.Until(f.deadline))
+	defer over.Stop()
 	unlocked := time.NewTimer(time.Until(f.unlocked()))
 	defer unlocked.Stop()
 	look := time.NewTicker(stallTime)
@@ -318,7 +325,7 @@ func (f *sharing) wait(ctx context.Context, over <-chan time.Time) bool {
 			return true
 		case <-unlocked.C:
 			return true
-		case <-over:
+		case <-over.C:
 			return false
 		case <-f.session.over:
 			return false
@@ -354,7 +361,7 @@ func (s *shareSession) done(all *shareSessions, epoch int32) {
 }
 
 // fill fills the answer to a fetch.
-func (f *sharing) fill(response *kmsg.ShareFetchResponse) {
+func (f *sharing) fill(response *shareFetchResponse) {
 	// The fields around the records take memory without waiting, since the records have theirs.
 	around := int64(len(f.parts)) * answerCost
 	f.server.answers.Change(-around)
@@ -373,7 +380,6 @@ func (f *sharing) fill(response *kmsg.ShareFetchResponse) {
 			answered.CurrentLeader.LeaderID, answered.CurrentLeader.LeaderEpoch = leader, epoch
 			told.add(leader)
 		}
-		answered.Records = slices.Concat(p.got.Data...)
 		for _, d := range p.got.Deliveries {
 			acquired := kmsg.NewShareFetchResponseTopicPartitionAcquiredRecord()
 			acquired.FirstOffset, acquired.LastOffset, acquired.DeliveryCount = d.First, d.Last, d.Count
@@ -384,8 +390,10 @@ func (f *sharing) fill(response *kmsg.ShareFetchResponse) {
 			n = len(response.Topics)
 			at[p.part.id] = n
 			response.Topics = append(response.Topics, kmsg.ShareFetchResponseTopic{TopicID: p.part.id})
+			response.records = append(response.records, nil)
 		}
 		response.Topics[n].Partitions = append(response.Topics[n].Partitions, answered)
+		response.records[n] = append(response.records[n], pieces{p.got.Data, p.got.Size})
 		f.finish(p)
 	}
 	for _, n := range f.endpoints(told) {

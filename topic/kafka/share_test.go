@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -282,5 +284,51 @@ func TestShareConsumers(t *testing.T) {
 	}
 	if len(accepted) != records {
 		t.Errorf("%d records were accepted; want %d", len(accepted), records)
+	}
+}
+
+// The hand-written encoding of ShareFetch answers is the same as the codec's.
+func TestShareFetchAnswersAreEncodedAsByTheCodec(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	perhaps := func(text string) *string { return []*string{nil, &text}[random.IntN(2)] }
+	for version := int16(1); version <= 2; version++ {
+		for range 50 {
+			ours := &shareFetchResponse{ShareFetchResponse: kmsg.NewPtrShareFetchResponse()}
+			ours.Version, ours.ThrottleMillis, ours.ErrorCode, ours.ErrorMessage, ours.AcquisitionLockTimeoutMillis = version, 5, 3, perhaps("no"), 30_000
+			for range random.IntN(3) {
+				b := kmsg.NewShareFetchResponseNodeEndpoint()
+				b.NodeID, b.Host, b.Port, b.Rack = random.Int32(), "node.example", 9092, perhaps("a")
+				ours.NodeEndpoints = append(ours.NodeEndpoints, b)
+			}
+			theirs := *ours.ShareFetchResponse
+			for range random.IntN(3) {
+				of, full := kmsg.NewShareFetchResponseTopic(), kmsg.NewShareFetchResponseTopic()
+				of.TopicID, full.TopicID = topic.ID{1, 2, 3}, topic.ID{1, 2, 3}
+				var ofTopic []pieces
+				for range random.IntN(3) {
+					p := kmsg.NewShareFetchResponseTopicPartition()
+					p.Partition, p.ErrorCode, p.ErrorMessage, p.AcknowledgeErrorCode, p.AcknowledgeErrorMessage = random.Int32(), 1, perhaps("b"), 2, perhaps("c")
+					p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch = random.Int32(), random.Int32()
+					for range random.IntN(3) {
+						a := kmsg.NewShareFetchResponseTopicPartitionAcquiredRecord()
+						a.FirstOffset, a.LastOffset, a.DeliveryCount = random.Int64(), random.Int64(), 2
+						p.AcquiredRecords = append(p.AcquiredRecords, a)
+					}
+					of.Partitions = append(of.Partitions, p)
+					var records pieces
+					for range random.IntN(3) {
+						piece := bytes.Repeat([]byte{byte(random.IntN(256))}, 1+random.IntN(300))
+						records = pieces{append(records.data, piece), records.size + len(piece)}
+					}
+					ofTopic, p.Records = append(ofTopic, records), slices.Concat(records.data...)
+					full.Partitions = append(full.Partitions, p)
+				}
+				ours.Topics, ours.records, theirs.Topics = append(ours.Topics, of), append(ours.records, ofTopic), append(theirs.Topics, full)
+			}
+			parts, _ := ours.frame(nil, 77)
+			if got, want := bytes.Join(parts, nil), appendAnswer(nil, 77, &theirs); !bytes.Equal(got, want) {
+				t.Fatalf("version %d: got\n%x, want\n%x", version, got, want)
+			}
+		}
 	}
 }

@@ -1,10 +1,12 @@
 package broker_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -276,51 +278,66 @@ func TestShareGroupBacksOff(t *testing.T) {
 	})
 }
 
+// slowWindows is a store whose writes of windows wait for the test, while it says so.
+type slowWindows struct {
+	topic.Store
+	slow        atomic.Bool
+	begun, done chan struct{}
+}
+
+func (s *slowWindows) Meta() topic.Meta { return slowMeta{s.Store.Meta(), s} }
+
+type slowMeta struct {
+	topic.Meta
+	of *slowWindows
+}
+
+func (m slowMeta) Put(ctx context.Context, key string, value []byte, revision uint64, guards ...topic.Guard) (uint64, error) {
+	if strings.HasPrefix(key, share.Prefix) && m.of.slow.Load() {
+		m.of.begun <- struct{}{}
+		<-m.of.done
+	}
+	return m.Meta.Put(ctx, key, value, revision, guards...)
+}
+
 // Changes of a window during a write are in the next one, all of them, and nothing is written that nobody awaits.
 func TestShareWritesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &faultyStore{Store: storetest.NewMemory()}
+		store := &slowWindows{Store: storetest.NewMemory(), begun: make(chan struct{}, 5), done: make(chan struct{})}
 		b := startBroker(t, store, fromStart)
 		orders := create(t, b, "orders", nil)
 		send(t, orders, batchOf(anybody, now(), "a", "b", "c", "d", "e"))
 		joinShare(t, b, "x", "orders")
 		x := newSharer(t, orders, "x")
 		wantValues(t, "x", x.get(4), "a", "b", "c", "d")
-		writes, begun, disk := 0, make(chan struct{}, 5), make(chan struct{})
-		store.set(func(s *faultyStore) {
-			s.failPut = func(string) error {
-				writes++
-				begun <- struct{}{}
-				<-disk
-				return nil
-			}
-		})
-		done := make(chan error, 4)
+		store.slow.Store(true)
+		said := make(chan error, 4)
 		for offset := range int64(4) {
-			go func() { done <- x.say(share.Accept, offset, offset) }()
+			go func() { said <- x.say(share.Accept, offset, offset) }()
 			if offset == 0 {
-				<-begun
+				<-store.begun
 			}
 		}
 		synctest.Wait()
-		disk <- struct{}{}
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		<-begun
-		if got, err := x.Acquire(t.Context(), "x", broker.ShareMost{Bytes: 1000, Records: 1}); err != nil || len(got.Deliveries) != 1 {
-			t.Fatalf("%+v, %v", got, err)
-		}
-		disk <- struct{}{}
-		for range 3 {
-			if err := <-done; err != nil {
-				t.Fatal(err)
+		for answers, changes := range []int{1, 3} {
+			if answers == 1 { // during the second write something changes that nobody awaits
+				<-store.begun
+				if got, err := x.Acquire(t.Context(), "x", broker.ShareMost{Bytes: 1000, Records: 1}); err != nil || len(got.Deliveries) != 1 {
+					t.Fatalf("%+v, %v", got, err)
+				}
+			}
+			store.done <- struct{}{}
+			for range changes {
+				if err := <-said; err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		synctest.Wait()
-		if writes != 2 {
-			t.Errorf("%d writes", writes)
+		if len(store.begun) > 0 {
+			t.Error("the window is written although nobody awaits that")
 		}
+		store.slow.Store(false)
 	})
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -36,9 +36,9 @@ const (
 )
 
 // streams stores jobs that are enqueued one at a time. Jobs that are alike go through one
-// intake. The first caller of an intake stores the jobs of all who came in the meantime, then
-// the next caller that waits does: no goroutine waits for a timer, and a write has as many
-// jobs as came while the one before took place.
+// intake. One caller of an intake leads: it stores the jobs of all callers that wait. When all of
+// them have their answers, so that those with another job wait again, the next caller leads: no
+// goroutine waits for a timer, and the callers of one write share the next one.
 type streams struct {
 	engine *Engine
 
@@ -65,10 +65,12 @@ type alike struct {
 
 // intake stores the jobs of one kind.
 type intake struct {
-	// busy reports whether a caller leads: it stores jobs. Waiting are the callers whose jobs
-	// are not being stored. Both are guarded by streams.mu.
+	// busy reports whether a caller leads: it stores jobs, or callers of its write have yet to
+	// return. Waiting are the callers whose jobs are not being stored. Both are guarded by streams.mu.
 	busy    bool
 	waiting []*enqueuer
+	// out has how many callers of the write have yet to return. It is set with streams.mu held.
+	out atomic.Int64
 
 	// The rest belongs to the caller that leads.
 	spec  bulk.Spec
@@ -108,6 +110,7 @@ func (s *streams) enqueue(ctx context.Context, spec bulk.Spec, payload []byte) (
 		// The stream is no part of the caller's trace, nor ends its storing with the caller.
 		s.lead(trace.ContextWithSpanContext(context.WithoutCancel(ctx), trace.SpanContext{}), in)
 	}
+	s.returned(in)
 	return caller.enqueued, caller.err
 }
 
@@ -150,6 +153,18 @@ func (in *intake) callFirst() {
 	in.waiting[0].turn <- true
 }
 
+// returned counts a caller of a write as returned. The last one lets the next caller lead, if one waits.
+func (s *streams) returned(in *intake) {
+	if in.out.Add(-1) > 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in.busy = len(in.waiting) > 0; in.busy {
+		in.callFirst()
+	}
+}
+
 // forgetOne removes an intake that is not in use.
 func (s *streams) forgetOne() bool {
 	for key, in := range s.of {
@@ -164,15 +179,16 @@ func (s *streams) forgetOne() bool {
 // leave removes a caller that no longer waits. It returns false if the caller is to lead.
 func (s *streams) leave(in *intake, caller *enqueuer) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if caller.leads {
-		return false
-	}
-	if at := slices.Index(in.waiting, caller); at >= 0 {
+	leads, at := caller.leads, slices.Index(in.waiting, caller)
+	if !leads && at >= 0 {
 		in.waiting = slices.Delete(in.waiting, at, at+1)
 		s.count(in, -1, -len(caller.payload))
 	}
-	return true
+	s.mu.Unlock()
+	if !leads && at < 0 { // its job was stored, or is being stored
+		s.returned(in)
+	}
+	return !leads
 }
 
 // count changes the counts of the jobs that wait.
@@ -185,14 +201,11 @@ func (s *streams) count(in *intake, jobs, bytes int) {
 	}
 }
 
-// lead stores the jobs of the callers that wait, and lets the next one lead.
+// lead stores the jobs of the callers that wait, and answers them.
 func (s *streams) lead(ctx context.Context, in *intake) {
-	// Callers that were just answered may have another job: it shares this write. The second yield
-	// is for those that other processors ran during the first.
-	runtime.Gosched()
-	runtime.Gosched()
 	s.mu.Lock()
 	batch := in.take()
+	in.out.Store(int64(len(batch)))
 	s.mu.Unlock()
 	payloads, bytes := make([][]byte, len(batch)), 0
 	for i, caller := range batch {
@@ -210,16 +223,11 @@ func (s *streams) lead(ctx context.Context, in *intake) {
 			caller.err = err
 		}
 	}
+	s.mu.Lock()
+	s.count(in, -len(batch), -bytes)
+	s.mu.Unlock()
 	for _, caller := range batch[1:] { // the first leads
 		caller.turn <- false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.count(in, -len(batch), -bytes)
-	if len(in.waiting) > 0 {
-		in.callFirst()
-	} else {
-		in.busy = false
 	}
 }
 

@@ -259,6 +259,41 @@ func TestEnqueueOfCallersThatLeave(t *testing.T) {
 	})
 }
 
+// TestEnqueueAfterACallerHasLeftItsWrite: the caller after a write leads although one of its callers has left.
+func TestEnqueueAfterACallerHasLeftItsWrite(t *testing.T) {
+	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
+		store := &stalling{r.Store(), make(chan struct{})}
+		engine, err := engine.New(store, bulk.NewMux(), r.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leaving, leave := context.WithCancel(t.Context())
+		var callers sync.WaitGroup
+		results := make([]error, 4)
+		call := func(i int, ctx context.Context) {
+			callers.Go(func() { _, results[i] = engine.Enqueue(ctx, oneJob(i)) })
+			synctest.Wait()
+		}
+		call(0, t.Context())
+		call(1, t.Context())
+		call(2, leaving)
+		store.release <- struct{}{} // 0 is stored, then 1 leads and stores 2 too
+		synctest.Wait()
+		leave()
+		call(3, t.Context())
+		close(store.release)
+		callers.Wait()
+		for i, want := range []error{nil, nil, context.Canceled, nil} {
+			if !errors.Is(results[i], want) {
+				t.Errorf("caller %d: %v, want %v", i, results[i], want)
+			}
+		}
+		if a := bulktest.RequireAction(t, r.Engine, "t", "echo"); a.Received != 4 {
+			t.Errorf("%d jobs were enqueued, want 4: that of a caller who leaves is being stored", a.Received)
+		}
+	})
+}
+
 func TestEnqueueIsBounded(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
 		store := &stalling{r.Store(), make(chan struct{})}

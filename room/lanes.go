@@ -87,6 +87,9 @@ func parseLanes(text string) (lanes []Lane, why string) {
 // LanesByNumber returns the lanes by their numbers: the last of the setting is 0, so that a lane that is
 // put before the others changes none of them.
 func (s *Settings) LanesByNumber() []Lane {
+	if s.Lanes == "" {
+		return nil // as in most rooms, at each request
+	}
 	lanes, _ := parseLanes(s.Lanes)
 	slices.Reverse(lanes)
 	return lanes

@@ -52,7 +52,7 @@ func (e *Engine) issuePass(op *operation, a *Answer, place room.Place, of Pass) 
 // whose visitor is not inside any more.
 func (e *Engine) AskPass(ctx context.Context, name, pass string, client netip.Addr) (answer Answer, err error) {
 	defer e.spans.visit(ctx, "pass", name).end(&answer, &err)
-	err = e.operate(ctx, name, "ask_pass", func(op operation) error {
+	err = e.operate(ctx, name, opAskPass, func(op operation) error {
 		parsed, err := e.parsePass(ctx, &op, pass, op.now)
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func (e *Engine) parsePass(ctx context.Context, op *operation, text string, now 
 // not be renewed, or not again. A visitor who is not inside gets its place.
 func (e *Engine) Renew(ctx context.Context, name, ticket string, client netip.Addr) (answer Answer, err error) {
 	defer e.spans.visit(ctx, "renew", name).end(&answer, &err)
-	err = e.operate(ctx, name, "renew", func(op operation) error {
+	err = e.operate(ctx, name, opRenew, func(op operation) error {
 		parsed, err := e.parse(ctx, &op, ticket, client)
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ func (e *Engine) Renew(ctx context.Context, name, ticket string, client netip.Ad
 // LeavePass ends the visit of a pass, so that the next visitor may come in. The pass
 // itself may have expired, since it lasts shorter than the visit.
 func (e *Engine) LeavePass(ctx context.Context, name, pass string) error {
-	return e.operate(ctx, name, "leave", func(op operation) error {
+	return e.operate(ctx, name, opLeave, func(op operation) error {
 		parsed, err := e.parsePass(ctx, &op, pass, time.Time{})
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (e *Engine) LeavePass(ctx context.Context, name, pass string) error {
 // RevokeTicket ends the visit, or the wait, of a ticket's visitor; ErrNoVisitor if it is
 // gone already.
 func (e *Engine) RevokeTicket(ctx context.Context, name, ticket string) error {
-	return e.operate(ctx, name, "revoke", func(op operation) error {
+	return e.operate(ctx, name, opRevoke, func(op operation) error {
 		parsed, err := e.parseFromAnyClient(ctx, &op, ticket)
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (e *Engine) RevokeVisitor(ctx context.Context, name, key string) error {
 	if key == "" {
 		return &room.KeyError{Why: "is empty"}
 	}
-	return e.operate(ctx, name, "revoke", func(op operation) error {
+	return e.operate(ctx, name, opRevoke, func(op operation) error {
 		number, err := e.store.Find(ctx, op.terms, HashKey(op.room, key))
 		if err != nil {
 			return err
@@ -170,5 +170,5 @@ func (e *Engine) RevokeAll(ctx context.Context, name string) error {
 	if _, err := e.changeExisting(ctx, name, func(r *Room) { r.Epoch++ }); err != nil {
 		return err
 	}
-	return e.operate(ctx, name, "revoke", func(op operation) error { return e.store.Clear(ctx, op.terms) })
+	return e.operate(ctx, name, opRevoke, func(op operation) error { return e.store.Clear(ctx, op.terms) })
 }

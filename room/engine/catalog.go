@@ -44,6 +44,8 @@ type cachedRoom struct {
 	room atomic.Pointer[Room]
 	// known is the last result of at, where events repeat.
 	known atomic.Pointer[roomAt]
+	// lastTerms are the last result of terms.
+	lastTerms atomic.Pointer[roomTerms]
 	// kept is the value of catalog.loads when the room was kept last. catalog.mu guards it.
 	kept uint64
 	// measured is nil until the visitors are first counted.

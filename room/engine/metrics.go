@@ -18,6 +18,7 @@ type metrics struct {
 	catalog *catalog
 
 	moves           *prometheus.HistogramVec
+	took            [kinds]prometheus.Observer // of moves, which looks them up by name
 	failures        *prometheus.CounterVec
 	limited         prometheus.Counter
 	published       prometheus.Counter
@@ -40,7 +41,7 @@ func newMetrics(c *catalog) *metrics {
 	counter := func(name, help string, of func(*room.Status) int64) roomMetric {
 		return roomMetric{prometheus.NewDesc("room_"+name+"_total", help, []string{"room"}, nil), prometheus.CounterValue, of}
 	}
-	return &metrics{
+	m := &metrics{
 		catalog: c,
 		gaveUp: prometheus.NewDesc("room_gave_up_total",
 			"Visitors who left the line by themselves, at this instance, by their position.", []string{"room", "position"}, nil),
@@ -68,6 +69,10 @@ func newMetrics(c *catalog) *metrics {
 			counter("events_dropped", "Events that were not kept because the outbox was full.", func(s *room.Status) int64 { return s.EventsDropped }),
 		},
 	}
+	for of, name := range kindNames {
+		m.took[of] = m.moves.WithLabelValues(name)
+	}
+	return m
 }
 
 // Collector returns room's metrics for Prometheus.
@@ -125,11 +130,14 @@ func (p *positions) add(ahead int64) {
 }
 
 // observe records an operation. Refusals of visitors are no failures of the store.
-func (m *metrics) observe(kind string, took time.Duration, err error) {
-	m.moves.WithLabelValues(kind).Observe(took.Seconds())
+func (m *metrics) observe(what kind, took time.Duration, err error) {
+	m.took[what].Observe(took.Seconds())
+	if err == nil {
+		return
+	}
 	for _, failure := range []error{room.ErrUnavailable, room.ErrFull, room.ErrBroken, context.DeadlineExceeded} {
 		if errors.Is(err, failure) {
-			m.failures.WithLabelValues(kind).Inc()
+			m.failures.WithLabelValues(kindNames[what]).Inc()
 			return
 		}
 	}

@@ -27,11 +27,26 @@ type operation struct {
 	shownText string
 }
 
-// opExpire is the kind of the operation that does not use the room.
-const opExpire = "expire"
+// kind is what an operation does, as in its metrics.
+type kind int
+
+// The kinds. An opExpire does not use the room.
+const (
+	opEnter kind = iota
+	opAsk
+	opAskAll
+	opAskPass
+	opRenew
+	opLeave
+	opRevoke
+	opExpire
+	kinds
+)
+
+var kindNames = [kinds]string{"enter", "ask", "ask_all", "ask_pass", "renew", "leave", "revoke", "expire"}
 
 // operate runs an operation on a room, and retries if the room was changed.
-func (e *Engine) operate(ctx context.Context, name, kind string, f func(operation) error) error {
+func (e *Engine) operate(ctx context.Context, name string, what kind, f func(operation) error) error {
 	began := time.Now()
 	err := e.retryStale(ctx, name, func() error {
 		op, err := e.begin(ctx, name)
@@ -41,12 +56,12 @@ func (e *Engine) operate(ctx context.Context, name, kind string, f func(operatio
 		err = f(op)
 		if errors.Is(err, room.ErrNoRoom) {
 			e.catalog.drop(op.cached)
-		} else if kind != opExpire {
+		} else if what != opExpire {
 			e.use(op.cached) // after the operation, so that the expiration sees what it did
 		}
 		return err
 	})
-	e.metrics.observe(kind, time.Since(began), err)
+	e.metrics.observe(what, time.Since(began), err)
 	return err
 }
 
@@ -81,7 +96,7 @@ func (e *Engine) begin(ctx context.Context, name string) (operation, error) {
 		e.clock.observe(now)
 	}
 	r := k.at(now)
-	return operation{cached: k, room: r, ring: ring, terms: terms(r, now, e.outbox()), now: now}, nil
+	return operation{cached: k, room: r, ring: ring, terms: *k.terms(r, now, e.outbox()), now: now}, nil
 }
 
 // retriable reports whether a loop should go on after an error of the store.

@@ -21,6 +21,27 @@ const tendTime = time.Second
 // too early does no harm.
 const tendLate = 200 * time.Millisecond
 
+// roomTerms are the terms of a room that keeps so many events, from one time until another; zero: without end.
+type roomTerms struct {
+	of           *Room
+	events       int64
+	since, until time.Time
+	terms        room.Terms
+}
+
+// terms returns the terms of a room, from memory if they are the same. They are not to be changed.
+func (k *cachedRoom) terms(r *Room, now time.Time, events int64) *room.Terms {
+	last := k.lastTerms.Load()
+	if last == nil || last.of != r || last.events != events || now.Before(last.since) || !last.until.IsZero() && !now.Before(last.until) {
+		last = &roomTerms{of: r, events: events, since: now, terms: terms(r, now, events)}
+		if r.Settings.Mode == room.Park {
+			last.until = NextTick(r.Opening(), r.Settings.Interval, now)
+		}
+		k.lastTerms.Store(last)
+	}
+	return &last.terms
+}
+
 // terms returns what an operation on a room may do now, by the store's clock; events is
 // how many events may wait to be published.
 func terms(r *Room, now time.Time, events int64) room.Terms {

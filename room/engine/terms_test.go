@@ -57,6 +57,30 @@ func TestTermsOfPark(t *testing.T) {
 	}
 }
 
+// Terms that are kept are those that would be made again, whenever that is.
+func TestTermsAreKeptWhileTheyHold(t *testing.T) {
+	teller := room.Settings{Mode: room.Teller, Capacity: 5, OpensAt: noon}
+	park := room.Settings{Mode: room.Park, Batch: 5, Interval: time.Minute, Stay: 30 * time.Second, OpensAt: noon}
+	for _, settings := range []room.Settings{teller, park} {
+		rapid.Check(t, func(t *rapid.T) {
+			var k cachedRoom
+			rooms := []*Room{roomOf(settings), roomOf(settings)}
+			rooms[1].Paused = true
+			for range 50 {
+				r := rapid.SampledFrom(rooms).Draw(t, "room")
+				now := noon.Add(time.Duration(rapid.Int64Range(-150_000, 150_000).Draw(t, "ms")) * time.Millisecond)
+				events := rapid.Int64Range(0, 1).Draw(t, "events")
+				if got, want := *k.terms(r, now, events), terms(r, now, events); got != want {
+					t.Fatalf("at %v: %+v, want %+v", now, got, want)
+				}
+			}
+			if k.terms(rooms[0], noon, 1) != k.terms(rooms[0], noon.Add(time.Second), 1) {
+				t.Error("the same terms were made again")
+			}
+		})
+	}
+}
+
 func TestPhaseOf(t *testing.T) {
 	schedule := room.Settings{Mode: room.Teller, Capacity: 2, OpensAt: noon, PrequeueFrom: noon.Add(-time.Minute), EndsAt: noon.Add(time.Hour)}
 	park := room.Settings{Mode: room.Park, Batch: 2, Interval: time.Minute, Stay: time.Minute}

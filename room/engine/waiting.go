@@ -27,7 +27,7 @@ func (e *Engine) Enter(ctx context.Context, name string, v room.Visit) (answer A
 		}
 	}
 	limited := false
-	err = e.operate(ctx, name, "enter", func(op operation) error {
+	err = e.operate(ctx, name, opEnter, func(op operation) error {
 		s := &op.room.Settings
 		if s.InvitationOnly && v.Key == "" && v.Code == "" {
 			return ErrUninvited
@@ -112,7 +112,7 @@ func arrive(r *Room, v room.Visit) (Ticket, room.Arrival) {
 // if the place does not exist any more.
 func (e *Engine) Ask(ctx context.Context, name, ticket string, client netip.Addr) (answer Answer, err error) {
 	defer e.spans.visit(ctx, "ask", name).end(&answer, &err)
-	err = e.operate(ctx, name, "ask", func(op operation) error {
+	err = e.operate(ctx, name, opAsk, func(op operation) error {
 		parsed, err := e.parse(ctx, &op, ticket, client)
 		if err != nil {
 			return err
@@ -174,7 +174,7 @@ func (e *Engine) AskAll(ctx context.Context, name string, askers []Asker, claim 
 func (e *Engine) askSome(ctx context.Context, name string, askers []Asker, claim bool) []Result {
 	bearers := make([]room.Bearer, 0, len(askers))
 	results := make([]Result, len(askers))
-	err := e.operate(ctx, name, "ask_all", func(op operation) error {
+	err := e.operate(ctx, name, opAskAll, func(op operation) error {
 		bearers = bearers[:0]
 		for i := range askers {
 			if askers[i].Ticket.of(op.room) {
@@ -273,7 +273,7 @@ func (e *Engine) parseFromAnyClient(ctx context.Context, op *operation, text str
 
 // Leave gives up a place, or ends a visit. It is idempotent.
 func (e *Engine) Leave(ctx context.Context, name, ticket string, client netip.Addr) error {
-	return e.operate(ctx, name, "leave", func(op operation) error {
+	return e.operate(ctx, name, opLeave, func(op operation) error {
 		parsed, err := e.parse(ctx, &op, ticket, client)
 		if err != nil {
 			return err

@@ -40,17 +40,23 @@ func shares(t *room.Terms) string {
 
 var noShares = strings.Trim(fmt.Sprint([room.MaxLanes]int64{}), "[]")
 
-// readPlace reads a place of a script.
-func readPlace(n int64, at time.Time, v []int64) room.Place {
+// readPlace reads a place of a script, and returns what follows.
+func readPlace(n int64, at time.Time, v []int64) (place room.Place, rest []int64, err error) {
+	if len(v) > 0 && v[0] <= 0 {
+		return room.Place{Number: n, State: room.Waiting, Ahead: -v[0], Now: at}, v[1:], nil
+	}
+	if len(v) < placeSize {
+		return place, nil, fmt.Errorf("redis: a place of visitor %d has %d numbers", n, len(v))
+	}
 	return room.Place{
 		Number: n, State: room.State(v[0]), Ahead: v[1], Drawn: v[2] == 1, Until: timeOf(v[3]), Since: timeOf(v[4]),
 		Reason: reasons[v[5]], Lane: int(v[6]), Now: at,
-	}
+	}, v[placeSize:], nil
 }
 
-// enteredSize is how many integers lua/enter.lua answers for each visitor: a status, the number, 1 for
-// a new visitor, and the place.
-const enteredSize = 3 + placeSize
+// enteredLeast is how many integers lua/enter.lua answers for each visitor: a status, the number, 1 for
+// a new visitor, and at least one for the place.
+const enteredLeast = 3 + 1
 
 // entered is the result of one arrival.
 type entered struct {
@@ -73,17 +79,26 @@ func (s *Store) enterAll(ctx context.Context, terms room.Terms, arrivals []room.
 		millis(terms.EnterFrom), millis(terms.EnterUntil), millis(terms.DrawUntil), number(terms.MaxWaiting),
 		number(terms.TTL.Milliseconds()), flag(terms.Sliding))
 	for _, a := range arrivals {
-		args = append(args, keyText(a.Key), number(a.Draw), flag(!a.Provisional), fingerprint(a.Fingerprint), strconv.Itoa(a.Lane))
+		if a == (room.Arrival{Fingerprint: a.Fingerprint}) {
+			args = append(args, fingerprint(a.Fingerprint))
+			continue
+		}
+		args = append(args, "", keyText(a.Key), number(a.Draw), flag(!a.Provisional), fingerprint(a.Fingerprint), strconv.Itoa(a.Lane))
 	}
-	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), enteredSize*len(arrivals), append(args, shares(&terms))...)
+	answer, err := s.operate(ctx, enterScript, terms.Room, revisionOf(&terms), enteredLeast*len(arrivals), append(args, shares(&terms))...)
 	if err != nil {
 		return nil, err
 	}
-	all, at := make([]entered, len(arrivals)), time.UnixMilli(answer[0])
+	all, at, rest := make([]entered, len(arrivals)), time.UnixMilli(answer[0]), answer[1:]
 	for i := range all {
-		v := answer[1+i*enteredSize:]
-		all[i] = entered{readPlace(v[1], at, v[3:]), statusErrors[v[0]]}
-		all[i].place.New = v[2] == 1
+		if len(rest) < enteredLeast {
+			return nil, fmt.Errorf("redis: the script enter answers %d numbers", len(answer))
+		}
+		begin := rest
+		if all[i].place, rest, err = readPlace(begin[1], at, begin[3:]); err != nil {
+			return nil, err
+		}
+		all[i].err, all[i].place.New = statusErrors[begin[0]], begin[2] == 1
 	}
 	return all, nil
 }
@@ -125,13 +140,15 @@ func (s *Store) askAll(ctx context.Context, of asking, bearers []room.Bearer) ([
 	for _, b := range bearers {
 		args = append(args, number(b.Number), fingerprint(b.Fingerprint))
 	}
-	answer, err := s.operate(ctx, askScript, of.terms.Room, revisionOf(&of.terms), placeSize*len(bearers), args...)
+	answer, err := s.operate(ctx, askScript, of.terms.Room, revisionOf(&of.terms), len(bearers), args...)
 	if err != nil {
 		return nil, err
 	}
-	places, at := make([]room.Place, len(bearers)), time.UnixMilli(answer[0])
+	places, at, rest := make([]room.Place, len(bearers)), time.UnixMilli(answer[0]), answer[1:]
 	for i := range places {
-		places[i] = readPlace(bearers[i].Number, at, answer[1+i*placeSize:])
+		if places[i], rest, err = readPlace(bearers[i].Number, at, rest); err != nil {
+			return nil, err
+		}
 	}
 	return places, nil
 }
@@ -143,7 +160,8 @@ func (s *Store) Renew(ctx context.Context, terms room.Terms, bearer room.Bearer)
 	if err != nil && !errors.Is(err, room.ErrNotRenewable) {
 		return room.Place{}, err
 	}
-	return readPlace(bearer.Number, time.UnixMilli(answer[0]), answer[1:]), err
+	place, _, wrong := readPlace(bearer.Number, time.UnixMilli(answer[0]), answer[1:])
+	return place, errors.Join(err, wrong)
 }
 
 // Leave implements room.Store.
@@ -157,7 +175,8 @@ func (s *Store) Leave(ctx context.Context, terms room.Terms, bearer room.Bearer,
 	if err != nil {
 		return room.Place{}, err
 	}
-	return readPlace(bearer.Number, time.UnixMilli(answer[0]), answer[1:]), nil
+	place, _, err := readPlace(bearer.Number, time.UnixMilli(answer[0]), answer[1:])
+	return place, err
 }
 
 // Find implements room.Store.

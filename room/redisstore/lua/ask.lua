@@ -10,18 +10,20 @@ local nowText = string.format('%d', now) -- Redis would print the number with 17
 
 -- Nearly all visitors who ask are in the line or inside: both take a short path.
 local aside = call('ZCARD', ASIDE) > 0
+local plain = not drawn and lanes == 0
+local ASKED, TICKETS, sub = prefix .. 'asked:', prefix .. 'ticket:', string.sub
 
 local function inLine(number, member, rank)
-  call('HSET', bucketOf('asked', number), fieldOf(number), nowText)
-  local score, byLot, lane = number, 0, 0
-  if drawn or lanes > 0 then
-    score = call('ZSCORE', LINE, member)
-    byLot = tonumber(score) < 0 and 1 or 0
+  local n = #answer
+  if plain then
+    if aside then rank = rank + before(ASIDE, number, member) end
+    answer[n + 1] = -rank
+    return
   end
+  local score, lane = call('ZSCORE', LINE, member), 0
   if lanes > 0 then lane, rank = laneOf(score), within(LINE, rank, score) end
   if aside then rank = rank + before(ASIDE, score, member) end
-  local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = WAITING, rank, byLot, 0
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = WAITING, rank, tonumber(score) < 0 and 1 or 0, 0
   answer[n + 5], answer[n + 6], answer[n + 7] = 0, 0, lane
 end
 
@@ -37,19 +39,23 @@ local function inside(number, member, ends)
 end
 
 for i = 6, #ARGV, 2 do
-  local number = ARGV[i]
-  local member = memberOf(number)
+  local number, print = ARGV[i], ARGV[i + 1]
+  local member, hundred, field = memberOf(number), sub(number, 1, -3), sub(number, -2) -- as bucketOf and fieldOf
   local rank = call('ZRANK', LINE, member)
-  local ends = not rank and call('ZSCORE', INSIDE, member)
-  if not fits(number, ARGV[i + 1]) then
+  local kept = print ~= '0' and call('HGET', TICKETS .. hundred, field) -- as fits
+  if kept and kept ~= print then
     stranger(answer)
   elseif rank then
+    call('HSET', ASKED .. hundred, field, nowText)
     inLine(number, member, rank)
-  elseif ends then
-    inside(number, member, ends)
   else
-    asked(number, claim, ttl, sliding)
-    placeOf(answer, number)
+    local ends = call('ZSCORE', INSIDE, member)
+    if ends then
+      inside(number, member, ends)
+    else
+      asked(number, claim, ttl, sliding)
+      placeOf(answer, number)
+    end
   end
 end
 return answer

@@ -34,7 +34,8 @@ local DUE, EVENTS = prefix .. 'due', prefix .. 'events'
 
 -- Numbers of visitors are text here. As members of sorted sets they begin with a
 -- letter for their length, so that of two with one score the lower number is first.
-local function memberOf(number) return string.char(96 + #number) .. number end
+local LETTERS = {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's'}
+local function memberOf(number) return LETTERS[#number] .. number end
 local function numberOf(member) return member:sub(2) end
 
 -- Small values are kept in hashes of a hundred visitors, which Redis packs.

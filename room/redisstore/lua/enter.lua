@@ -6,20 +6,22 @@
 -- finds that place. Without a key, it makes another place, and the first is gone once
 -- nobody has asked for it for too long.
 --
--- It answers with ten integers for each: a status, the number, 1 for a new visitor, and the place.
+-- It answers with a status for each, the number, 1 for a new visitor, and the place.
 --
 -- ARGV[11] tick; not 0: nobody is called here
 -- ARGV[12], ARGV[13] when one may enter (until 0: always)
 -- ARGV[14] until when the draw is the order   ARGV[15] how many may wait
 -- ARGV[16] the pass's ttl, in ms              ARGV[17] 1: passes slide
--- ARGV[18] and on, for each visitor: the key's 16 bytes, or ""; the draw; 1 if a visitor who is
--- called claims; the ticket's fingerprint; the lane
+-- ARGV[18] and on, for each visitor: the ticket's fingerprint, if there is no key, draw or lane, and a visitor who is
+-- called claims. Of others "", and then the key's 16 bytes, or ""; the draw; 1 if a visitor who is called claims; the
+-- fingerprint; the lane
 local tick, ttl, sliding = tonumber(ARGV[11]), tonumber(ARGV[16]), ARGV[17] == '1'
 local enterFrom, enterUntil, drawUntil, maxWaiting = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15])
 local answer = {OK, now}
 
 local function refused(status)
-  for _, value in ipairs({status, 0, 0, 0, 0, 0, 0, 0, 0, 0}) do answer[#answer + 1] = value end
+  local n = #answer
+  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = status, 0, 0, 0
 end
 
 local function entered(number, new)
@@ -37,8 +39,9 @@ local full = false -- nobody else can be called here: nobody leaves
 -- putInLine puts a new visitor at the end of the line. Numbers go to Redis as text where there is one:
 -- it would print the others with 17 digits.
 local nowText = string.format('%d', now)
+local ASKED, TICKETS = prefix .. 'asked:', prefix .. 'ticket:' -- as bucketOf
 local function putInLine(number, key, draw, fingerprint, lane)
-  local member, field = memberOf(number), fieldOf(number)
+  local member, hundred, field = memberOf(number), number:sub(1, -3), fieldOf(number)
   local score = lane == 0 and number or lane * LANE + room.number
   if lane > lanes then
     set('lanes', lane)
@@ -50,12 +53,12 @@ local function putInLine(number, key, draw, fingerprint, lane)
     drawn = true
   end
   call('ZADD', LINE, score, member)
-  call('HSET', bucketOf('asked', number), field, nowText)
-  if bucket ~= number:sub(1, -3) then
-    bucket = number:sub(1, -3)
+  call('HSET', ASKED .. hundred, field, nowText)
+  if bucket ~= hundred then
+    bucket = hundred
     call('ZADD', DUE, 'LT', now, bucket)
   end
-  if fingerprint ~= '0' then call('HSET', bucketOf('ticket', number), field, fingerprint) end
+  if fingerprint ~= '0' then call('HSET', TICKETS .. hundred, field, fingerprint) end
   if key ~= '' then
     if room.keyed == 0 then set('keyed', 1) end
     local index, rest = keyPlace(key)
@@ -102,11 +105,18 @@ local function enter(key, draw, claim, fingerprint, lane)
     placeOf(answer, number)
     return
   end
-  local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = WAITING, standing - 1, 0, 0
-  answer[n + 5], answer[n + 6], answer[n + 7] = 0, 0, 0
+  answer[#answer + 1] = 1 - standing
 end
 
-for i = 18, #ARGV - 1, 5 do enter(ARGV[i], ARGV[i + 1], ARGV[i + 2] == '1', ARGV[i + 3], tonumber(ARGV[i + 4])) end
+local i = 18
+while i < #ARGV do
+  if ARGV[i] ~= '' then
+    enter('', '0', true, ARGV[i], 0)
+    i = i + 1
+  else
+    enter(ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] == '1', ARGV[i + 4], tonumber(ARGV[i + 5]))
+    i = i + 6
+  end
+end
 save()
 return answer

@@ -1,4 +1,5 @@
--- Where a visitor is, as seven integers: state, ahead, drawn, until, since, reason, lane.
+-- Where a visitor is, as seven integers: state, ahead, drawn, until, since, reason, lane. One integer that is not
+-- positive is short for who waits with so many ahead, negated, where no draw or lane decides: nearly all visitors.
 local WAITING, CALLED_STATE, INSIDE_STATE, GONE = 1, 2, 3, 4
 local FORGOTTEN = 6
 

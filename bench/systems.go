@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // Environment is where systems run: a folder for all their files, and the servers that several
@@ -14,6 +15,8 @@ import (
 type Environment struct {
 	// Profile is the address at which sluice's broker serves profiles; empty: none.
 	Profile string
+	// SlowSync is how much longer each fsync of sluice's broker and of klite takes, by strace; 0: no longer.
+	SlowSync time.Duration
 
 	folder   string
 	commands commands

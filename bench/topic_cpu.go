@@ -11,9 +11,10 @@ import (
 // of Linux.
 const clockOfProcess = 2
 
-// cpu returns the processor time that a process has used. /proc/PID/stat has it in steps of 10 ms.
-func (p *process) cpu() (time.Duration, error) {
-	pid := p.command.Process.Pid
+func (p *process) cpu() (time.Duration, error) { return cpuOf(p.command.Process.Pid) }
+
+// cpuOf returns the processor time that a process has used. /proc/PID/stat has it in steps of 10 ms.
+func cpuOf(pid int) (time.Duration, error) {
 	var used unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|clockOfProcess), &used); err != nil {
 		return 0, fmt.Errorf("the processor time of process %d: %w", pid, err)

@@ -31,22 +31,33 @@ type kafkaServer struct {
 
 // startKafka starts a broker's command: args gets the folder for its files and
 // the address to listen at.
-func startKafka(ctx context.Context, parent, command string, args func(folder, address string) []string, producer []kgo.Opt) (_ *kafkaServer, err error) {
+func (e *Environment) startKafka(ctx context.Context, command string, args func(folder, address string) []string, producer []kgo.Opt) (_ *kafkaServer, err error) {
 	s := &kafkaServer{producer: producer}
 	self := account{os.Geteuid(), os.Getegid()}
-	if s.folder, err = folderFor(parent, filepath.Base(command)+"-", self); err != nil {
+	if s.folder, err = folderFor(e.folder, filepath.Base(command)+"-", self); err != nil {
 		return nil, err
 	}
 	if s.address, err = freeAddress(ctx); err != nil {
 		return nil, errors.Join(err, removeAll(s.folder))
 	}
 	s.again = func(ctx context.Context) (*process, error) {
-		return start(ctx, self, s.folder, listens(s.address), command, args(s.folder, s.address)...)
+		line := append(e.slowSync(), append([]string{command}, args(s.folder, s.address)...)...)
+		return start(ctx, self, s.folder, listens(s.address), line[0], line[1:]...)
 	}
 	if s.process, err = s.again(ctx); err != nil {
 		return nil, errors.Join(err, removeAll(s.folder))
 	}
 	return s, nil
+}
+
+// slowSync returns what begins the command line of a process whose fsyncs are to take longer. The tracer is a grandchild, so that the process
+// is the one that was started, and only fsyncs stop for it.
+func (e *Environment) slowSync() []string {
+	if e.SlowSync == 0 {
+		return nil
+	}
+	syncs := fmt.Sprintf("--inject=fsync,fdatasync:delay_enter=%d", e.SlowSync.Microseconds())
+	return []string{"strace", "-D", "-f", "--seccomp-bpf", "--quiet=all", "--trace=fsync,fdatasync", "--output=/dev/null", syncs}
 }
 
 // client returns a client of franz-go.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -43,8 +44,8 @@ type Produced struct {
 	// Read is of the same records, from the start of a new consumer; zero
 	// unless it was asked for.
 	Read Rate
-	// SentCPU and ReadCPU are the processor time of the broker for each.
-	SentCPU, ReadCPU time.Duration
+	// SentCPU and ReadCPU are the processor time of the broker for each, ClientCPU that of this process for Sent.
+	SentCPU, ReadCPU, ClientCPU time.Duration
 	// Peak is the maximum of the broker's resident set until the end, in bytes; zero unless
 	// the records were read.
 	Peak int64
@@ -63,11 +64,19 @@ func Produce(ctx context.Context, broker Broker, stream Stream, read bool) (prod
 		if err != nil {
 			return err
 		}
+		clientBefore, err := cpuOf(os.Getpid())
+		if err != nil {
+			return err
+		}
 		if produced.Sent, err = produce(ctx, server, stream); err != nil {
 			return err
 		}
+		clientAfter, err := cpuOf(os.Getpid())
+		if err != nil {
+			return err
+		}
 		after, err := server.CPU()
-		produced.SentCPU = after - before
+		produced.SentCPU, produced.ClientCPU = after-before, clientAfter-clientBefore
 		if err != nil || !read {
 			return err
 		}

@@ -142,7 +142,7 @@ func (e *Environment) startSluice(ctx context.Context, settings SluiceSettings, 
 			return nil, err
 		}
 	}
-	return startKafka(ctx, e.folder, command, func(folder, address string) []string {
+	return e.startKafka(ctx, command, func(folder, address string) []string {
 		return []string{
 			"serve", "--data", folder, "--kafka", address, "--topic-sync", sync, "--topic-linger", settings.Linger.String(),
 			"--http", http, fmt.Sprintf("--pprof=%t", e.Profile != ""), "--log-level", "warn",
@@ -158,7 +158,7 @@ func (e *Environment) klite(name string, client []kgo.Opt) Broker {
 		if err != nil {
 			return nil, err
 		}
-		return startKafka(ctx, e.folder, command, func(folder, address string) []string {
+		return e.startKafka(ctx, command, func(folder, address string) []string {
 			return []string{"--listen", address, "--data-dir", folder, "--log-level", "error", "--wal-max-disk-size", "17179869184"}
 		}, client)
 	}}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/sluice-project/sluice/bench"
 )
@@ -32,6 +33,7 @@ type options struct {
 	runs     int
 	folder   string
 	profile  string
+	slowSync time.Duration
 	json     bool
 	measures []taker
 }
@@ -51,6 +53,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	flags.IntVar(&o.runs, "runs", 3, "how often each measure is taken")
 	flags.StringVar(&o.folder, "dir", os.TempDir(), "where all systems have their files: a folder on a disk")
 	flags.StringVar(&o.profile, "pprof", "", "an `address` at which sluice's broker serves profiles while it is measured")
+	flags.DurationVar(&o.slowSync, "slow-sync", 0, "how much longer each fsync of sluice's broker and of klite takes, as on a slow disk; needs strace")
 	flags.BoolVar(&o.json, "json", false, "print JSON, with the value of each run, in place of tables")
 	only := flags.String("only", strings.Join(parts, ","), "the `measures` to take: "+strings.Join(names(), ","))
 	if err := flags.Parse(args); err != nil {
@@ -78,7 +81,7 @@ func compare(ctx context.Context, args []string, stdout, stderr io.Writer) (err 
 		return err
 	}
 	defer func() { err = errors.Join(err, environment.Close()) }()
-	environment.Profile = o.profile
+	environment.Profile, environment.SlowSync = o.profile, o.slowSync
 	facts, err := environment.Facts(ctx, o.parts())
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ var takers = []taker{
 	{bulkPart, "enqueue", takeEnqueue}, {bulkPart, "enqueue-one", takeEnqueueOne}, {bulkPart, "run", takeRun}, {bulkPart, "load", takeLoad}, {bulkPart, "memory", takeMemory},
 	{bulkRedisPart, "redis-enqueue", takeRedisEnqueue}, {bulkRedisPart, "redis-enqueue-one", takeRedisEnqueueOne}, {bulkRedisPart, "redis-run", takeRedisRun},
 	{topicPart, "produce", takeProduce}, {topicPart, "produce-defaults", takeProduceDefaults},
-	{topicPart, "produce-large", takeProduceLarge}, {topicPart, "latency", takeLatency},
+	{topicPart, "produce-large", takeProduceLarge}, {topicPart, "produce-many", takeProduceMany}, {topicPart, "latency", takeLatency},
 	{topicPart, "settings", takeSettings}, {topicPart, "view", takeView}, {topicPart, "delay", takeDelay}, {topicPart, "queue", takeQueue},
 	{topicClusterPart, "replicas", takeReplicas},
 	{roomPart, "waiting", takeWaiting}, {roomPart, "streams", takeStreams}, {roomPart, "counting", takeCounting},

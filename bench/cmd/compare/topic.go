@@ -20,32 +20,63 @@ const (
 	produceWhat = "records/s, fsynced before they are acknowledged (acks=all), "
 	// On a busy machine a broker's share is smaller, but its processor time is the same.
 	processorWhat = "milliseconds of a processor that the broker used for a million records"
+	clientWhat    = "milliseconds of a processor that the client used for a million records: on this machine too, and so a bound of the rate"
 	peakWhat      = "MiB, the broker's resident set at its peak, while they are produced and then consumed"
 	uncompress    = "not compressed, one producer"
 )
 
-func takeProduce(ctx context.Context, e *bench.Environment, found *results) error {
-	sent := found.table("Produce, 100-byte records", produceWhat+"one partition; "+uncompress, rate)
-	read := found.table("Consume, 100-byte records", "records/s, from the start, of the records that were produced", rate)
-	sentCPU := found.table("Produce, 100-byte records: processor", processorWhat, milliseconds)
-	readCPU := found.table("Consume, 100-byte records: processor", processorWhat, milliseconds)
-	peak := found.table("Produce and consume, 100-byte records: memory", peakWhat, mebibytes)
-	kafka := len(e.KafkaBrokers()) // the first ones
-	for i, broker := range e.Brokers() {
-		stream := bench.Stream{Bytes: bench.PayloadBytes, Partitions: 1, For: produceFor}
-		produced, err := bench.Produce(ctx, broker, stream, i < kafka)
+// produced are the tables of one stream of records.
+type produced struct{ sent, read, sentCPU, clientCPU, readCPU, peak *resultTable }
+
+func (r *results) produced(records, partitions string) produced {
+	return produced{
+		sent:      r.table("Produce, "+records, produceWhat+partitions+"; "+uncompress, rate),
+		read:      r.table("Consume, "+records, "records/s, from the start, of the records that were produced", rate),
+		sentCPU:   r.table("Produce, "+records+": processor", processorWhat, milliseconds),
+		clientCPU: r.table("Produce, "+records+": processor of the client", clientWhat, milliseconds),
+		readCPU:   r.table("Consume, "+records+": processor", processorWhat, milliseconds),
+		peak:      r.table("Produce and consume, "+records+": memory", peakWhat, mebibytes),
+	}
+}
+
+// take measures brokers, of which the first ones are read too.
+func (p produced) take(ctx context.Context, brokers []bench.Broker, readable int, stream bench.Stream) error {
+	for i, broker := range brokers {
+		found, err := bench.Produce(ctx, broker, stream, i < readable)
 		if err != nil {
 			return err
 		}
-		sent.add(broker.Name, produced.Sent.PerSecond())
-		sentCPU.add(broker.Name, inMilliseconds(produced.Sent.PerMillion(produced.SentCPU)))
-		if i < kafka {
-			read.add(broker.Name, produced.Read.PerSecond())
-			readCPU.add(broker.Name, inMilliseconds(produced.Read.PerMillion(produced.ReadCPU)))
-			peak.add(broker.Name, float64(produced.Peak)/(1<<20))
+		p.sent.add(broker.Name, found.Sent.PerSecond())
+		p.sentCPU.add(broker.Name, inMilliseconds(found.Sent.PerMillion(found.SentCPU)))
+		p.clientCPU.add(broker.Name, inMilliseconds(found.Sent.PerMillion(found.ClientCPU)))
+		if i < readable {
+			p.read.add(broker.Name, found.Read.PerSecond())
+			p.readCPU.add(broker.Name, inMilliseconds(found.Read.PerMillion(found.ReadCPU)))
+			p.peak.add(broker.Name, float64(found.Peak)/(1<<20))
 		}
 	}
 	return nil
+}
+
+func takeProduce(ctx context.Context, e *bench.Environment, found *results) error {
+	tables := found.produced("100-byte records", "one partition")
+	return tables.take(ctx, e.Brokers(), len(e.KafkaBrokers()), bench.Stream{Bytes: bench.PayloadBytes, Partitions: 1, For: produceFor})
+}
+
+func takeProduceLarge(ctx context.Context, e *bench.Environment, found *results) error {
+	return takeKafka(ctx, e, found.produced("1,000-byte records", "six partitions in turn"), 6)
+}
+
+// manyPartitions are written to at once.
+const manyPartitions = 500
+
+func takeProduceMany(ctx context.Context, e *bench.Environment, found *results) error {
+	return takeKafka(ctx, e, found.produced("1,000-byte records to 500 partitions", "in turn"), manyPartitions)
+}
+
+func takeKafka(ctx context.Context, e *bench.Environment, tables produced, partitions int) error {
+	brokers := e.KafkaBrokers()
+	return tables.take(ctx, brokers, len(brokers), bench.Stream{Bytes: 1000, Partitions: partitions, For: produceFor})
 }
 
 func takeProduceDefaults(ctx context.Context, e *bench.Environment, found *results) error {
@@ -60,27 +91,6 @@ func takeProduceDefaults(ctx context.Context, e *bench.Environment, found *resul
 		}
 		sent.add(broker.Name, produced.Sent.PerSecond())
 		read.add(broker.Name, produced.Read.PerSecond())
-	}
-	return nil
-}
-
-func takeProduceLarge(ctx context.Context, e *bench.Environment, found *results) error {
-	sent := found.table("Produce, 1,000-byte records", produceWhat+"six partitions in turn; "+uncompress, rate)
-	read := found.table("Consume, 1,000-byte records", "records/s, from the start, six partitions", rate)
-	sentCPU := found.table("Produce, 1,000-byte records: processor", processorWhat, milliseconds)
-	readCPU := found.table("Consume, 1,000-byte records: processor", processorWhat, milliseconds)
-	peak := found.table("Produce and consume, 1,000-byte records: memory", peakWhat, mebibytes)
-	for _, broker := range e.KafkaBrokers() {
-		stream := bench.Stream{Bytes: 1000, Partitions: 6, For: produceFor}
-		produced, err := bench.Produce(ctx, broker, stream, true)
-		if err != nil {
-			return err
-		}
-		sent.add(broker.Name, produced.Sent.PerSecond())
-		read.add(broker.Name, produced.Read.PerSecond())
-		sentCPU.add(broker.Name, inMilliseconds(produced.Sent.PerMillion(produced.SentCPU)))
-		readCPU.add(broker.Name, inMilliseconds(produced.Read.PerMillion(produced.ReadCPU)))
-		peak.add(broker.Name, float64(produced.Peak)/(1<<20))
 	}
 	return nil
 }

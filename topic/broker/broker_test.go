@@ -121,6 +121,41 @@ func TestAppendedIsReadBackFromMemoryAndFromTheLog(t *testing.T) {
 	}
 }
 
+// A consumer of many partitions, which takes a part of each in turn, has each part of the logs read once: none waits in memory until it is asked for.
+func TestManyPartitionsAreReadOnce(t *testing.T) {
+	store := &faultyStore{Store: storetest.NewMemory()}
+	b := startBroker(t, store, topic.Config{TailBytes: 1}) // reads go to the logs
+	const topics, batches, size, asked = 20, 10, 200 << 10, 512 << 10
+	for i := range topics {
+		of := create(t, b, fmt.Sprint("orders", i), nil)
+		for range batches {
+			send(t, of, batchOf(anybody, time.Now().UnixMilli(), strings.Repeat("x", size)))
+		}
+	}
+	before := store.read.Load()
+	var offsets [topics]int64
+	var sent int64
+	for more := true; more; {
+		more = false
+		for i := range topics {
+			of, err := b.Topic(fmt.Sprint("orders", i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fetched, err := of.Read(t.Context(), 0, offsets[i], asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			more = more || fetched.Size > 0
+			sent += int64(fetched.Size)
+			offsets[i] += int64(len(fetched.Data))
+		}
+	}
+	if read := store.read.Load() - before; sent < topics*batches*size || read > sent*5/4 {
+		t.Errorf("%d bytes were read for %d that were sent, want about as many", read, sent)
+	}
+}
+
 func TestNothingIsShownBeforeItIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewMemory()

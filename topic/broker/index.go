@@ -17,6 +17,8 @@ type index struct {
 	// points are ordered by sequence, at least every bytes of data apart.
 	points []point
 	every  int64
+	// latest is the last entry of the latest read, however near others are: a consumer goes on behind it.
+	latest point
 }
 
 // point is an entry without its data.
@@ -52,6 +54,13 @@ func (x *index) add(entry topic.Entry) {
 	}
 }
 
+// read says which entry was the last of a read.
+func (x *index) read(last topic.Entry) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.latest = point{last.Sequence, last.Mark}
+}
+
 func everyOther(points []point) []point {
 	kept := points[:0]
 	for i := 0; i < len(points); i += 2 {
@@ -66,13 +75,16 @@ func (x *index) trim(before uint64) {
 	defer x.mu.Unlock()
 	at := sort.Search(len(x.points), func(i int) bool { return x.points[i].Sequence >= before })
 	x.points = slices.Delete(x.points, 0, at)
+	if x.latest.Sequence < before {
+		x.latest = point{}
+	}
 }
 
 // clear removes all points.
 func (x *index) clear() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.points = nil
+	x.points, x.latest = nil, point{}
 }
 
 // around returns the points next to where wanted begins to hold: wanted does not hold
@@ -86,6 +98,9 @@ func (x *index) around(wanted func(topic.Mark) bool) (before, from point) {
 	}
 	if at < len(x.points) {
 		from = x.points[at]
+	}
+	if l := x.latest; l.Sequence > before.Sequence && !wanted(l.Mark) {
+		before = l
 	}
 	return before, from
 }

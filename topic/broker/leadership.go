@@ -227,7 +227,7 @@ func (p *Partition) leaderGuard(ctx context.Context) (topic.Guard, error) {
 	if err != nil {
 		return topic.Guard{}, err
 	}
-	record, err := catalog.ReadTopic(item)
+	record, err := p.topic.recordIn(item)
 	if err != nil {
 		return topic.Guard{}, err
 	}
@@ -238,6 +238,25 @@ func (p *Partition) leaderGuard(ctx context.Context) (topic.Guard, error) {
 		return topic.Guard{}, err
 	}
 	return topic.Guard{Key: item.Key, Revision: item.Revision}, nil
+}
+
+// recordIn returns the record of the topic, as ReadTopic does: it is long if there are many partitions, and many guards are of one revision. It is
+// not to be changed.
+func (t *Topic) recordIn(item topic.Item) (catalog.Topic, error) {
+	if last := t.lastRecord.Load(); last != nil && last.revision == item.Revision {
+		return last.record, nil
+	}
+	record, err := catalog.ReadTopic(item)
+	if err == nil {
+		t.lastRecord.Store(&topicRecord{item.Revision, record})
+	}
+	return record, err
+}
+
+// topicRecord is the record of a topic at a revision of the metadata.
+type topicRecord struct {
+	revision uint64
+	record   catalog.Topic
 }
 
 // Confirm returns nil if this broker leads the partition, as the metadata says that has everything written before the call. A leader that has

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// coldBytes is how much is read of the log when a consumer is not at the
-	// tail, whatever it asks for.
+	// coldLeast and coldBytes bound how much is read of the log when a consumer is not at the tail: what it asks for, so that of many partitions
+	// nothing is read that would have to be forgotten before it is asked for.
+	coldLeast = 128 << 10
 	coldBytes = 2 << 20
 	// coldKept bounds the memory for those reads, which is kept for consumers that
 	// continue from there; the last read is kept in any case.
@@ -102,7 +103,7 @@ func (p *Partition) readBefore(ctx context.Context, ends Ends, before, offset in
 	entries := p.tail.from(offset, maxBytes)
 	if entries == nil {
 		var err error
-		if entries, err = p.readLog(ctx, offset); err != nil {
+		if entries, err = p.readLog(ctx, offset, maxBytes); err != nil {
 			return fetched, err
 		}
 	}
@@ -145,19 +146,16 @@ func within(data []byte, offset, before int64, maxBytes int, atLeastOne bool) (p
 }
 
 // readLog returns entries of the log, starting with the one that holds an offset.
-func (p *Partition) readLog(ctx context.Context, offset int64) ([]topic.Entry, error) {
-	run, next := p.broker.cold.at(p, offset)
-	if run != nil {
+func (p *Partition) readLog(ctx context.Context, offset int64, maxBytes int) ([]topic.Entry, error) {
+	if run := p.broker.cold.at(p, offset); run != nil {
 		return run, nil
 	}
-	if next == 0 {
-		var err error
-		if next, err = p.nearby(ctx, offset); err != nil {
-			return nil, err
-		}
+	next, err := p.nearby(ctx, offset)
+	if err != nil {
+		return nil, err
 	}
 	for {
-		entries, err := p.log.Read(ctx, next, coldBytes)
+		entries, err := p.log.Read(ctx, next, min(max(maxBytes, coldLeast), coldBytes))
 		if err != nil {
 			return nil, err
 		}
@@ -173,6 +171,7 @@ func (p *Partition) readLog(ctx context.Context, offset int64) ([]topic.Entry, e
 			p.index.add(entry)
 		}
 		last := entries[len(entries)-1]
+		p.index.read(last)
 		if last.Mark.Next > offset {
 			found := skipTo(entries, offset)
 			// Entries follow each other without gaps of offsets.
@@ -194,7 +193,7 @@ func (p *Partition) nearby(ctx context.Context, offset int64) (uint64, error) {
 	if from == (point{}) {
 		from = last
 	}
-	if before.Sequence >= first && from.Mark.Bytes-before.Mark.Bytes <= nearBytes {
+	if before.Sequence >= first && (before.Mark.Next == offset || from.Mark.Bytes-before.Mark.Bytes <= nearBytes) {
 		return before.Sequence + 1, nil
 	}
 	entry, ok, err := p.index.search(ctx, p.log, first, last.Sequence, wanted)
@@ -240,25 +239,18 @@ type coldRun struct {
 	bytes     int64
 }
 
-// at returns the cached entries, starting with the one that holds an offset. If that
-// one is not cached but follows a cached run, at returns its sequence.
-func (c *cold) at(p *Partition, offset int64) (entries []topic.Entry, next uint64) {
+// at returns the cached entries, starting with the one that holds an offset.
+func (c *cold) at(p *Partition, offset int64) []topic.Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.runs.Front(); e != nil; e = e.Next() {
 		run := e.Value.(coldRun)
-		last := run.entries[len(run.entries)-1]
-		switch {
-		case run.partition != p || offset < run.entries[0].Mark.Base || offset > last.Mark.Next:
-			continue
-		case offset == last.Mark.Next:
-			next = last.Sequence + 1
-			continue
+		if run.partition == p && offset >= run.entries[0].Mark.Base && offset < run.entries[len(run.entries)-1].Mark.Next {
+			c.runs.MoveToFront(e)
+			return skipTo(run.entries, offset)
 		}
-		c.runs.MoveToFront(e)
-		return skipTo(run.entries, offset), 0
 	}
-	return nil, next
+	return nil
 }
 
 // keep caches a read. It takes the place of the one that it continues: the consumer has read that

@@ -32,6 +32,8 @@ type Topic struct {
 	settings   atomic.Pointer[topicSettings]
 	// claiming reports whether some of its partitions are being claimed.
 	claiming atomic.Bool
+	// lastRecord is the last result of recordIn.
+	lastRecord atomic.Pointer[topicRecord]
 }
 
 // topicSettings holds a topic's settings, and the filter built from them.

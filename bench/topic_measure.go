@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Stream describes the produced records.
@@ -30,11 +32,27 @@ func serve(ctx context.Context, broker Broker, f func(context.Context, Server) e
 	if err != nil {
 		return fmt.Errorf("%s: %w", broker.Name, err)
 	}
+	if err := touchMemory(); err != nil {
+		return errors.Join(err, server.Stop())
+	}
 	syscall.Sync()
 	if err = errors.Join(f(ctx, server), server.Stop()); err != nil {
 		return fmt.Errorf("%s: %w", broker.Name, err)
 	}
 	return nil
+}
+
+// touched is how much memory a measure of records takes for the files' cache.
+const touched = 6 << 30
+
+// touchMemory takes memory and gives it back. A virtual machine has returned to its host what was free for a while, and whoever uses it first waits
+// for it, six times as long as a copy takes: without this, the first broker did so for all.
+func touchMemory() error {
+	memory, err := unix.Mmap(-1, 0, touched, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	if err != nil {
+		return fmt.Errorf("%d GiB of memory: %w", touched>>30, err)
+	}
+	return unix.Munmap(memory)
 }
 
 // Produced is the measurement of Produce.

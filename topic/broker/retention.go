@@ -28,9 +28,10 @@ func expired(settings topic.Settings, last topic.Mark, now time.Time) (kept func
 // since it marks where the partition ends.
 func (p *Partition) retain(ctx context.Context, now time.Time) error {
 	settings := p.topic.Settings()
-	if !settings.Delete || !p.removing.TryLock() { // it is being opened, or replaced
+	if !settings.Delete || p.Ready() != nil {
 		return nil
 	}
+	p.removing.Lock()
 	defer p.removing.Unlock()
 	first, last := p.sequences()
 	ends, readable := p.Ends(), p.Ready() == nil

@@ -42,15 +42,20 @@ func serve(ctx context.Context, broker Broker, f func(context.Context, Server) e
 	return nil
 }
 
-// touched is how much memory a measure of records takes for the files' cache.
-const touched = 6 << 30
+// touchMost bounds the memory that is touched: more than a measure of records takes for the files' cache.
+const touchMost = 6 << 30
 
-// touchMemory takes memory and gives it back. A virtual machine has returned to its host what was free for a while, and whoever uses it first waits
-// for it, six times as long as a copy takes: without this, the first broker did so for all.
+// touchMemory takes half of the free memory and gives it back. A virtual machine has returned to its host what was free for a while, and whoever
+// uses it first waits for it, six times as long as a copy takes: without this, the first broker did so for all.
 func touchMemory() error {
-	memory, err := unix.Mmap(-1, 0, touched, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		return err
+	}
+	bytes := min(machine.Freeram*uint64(machine.Unit)/2, touchMost)
+	memory, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE)
 	if err != nil {
-		return fmt.Errorf("%d GiB of memory: %w", touched>>30, err)
+		return fmt.Errorf("%d bytes of memory: %w", bytes, err)
 	}
 	return unix.Munmap(memory)
 }

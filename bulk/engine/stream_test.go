@@ -228,30 +228,56 @@ func (s *stalling) Append(ctx context.Context, id string, offset int64, payloads
 	return s.Store.Append(ctx, id, offset, payloads)
 }
 
+// callers enqueue single jobs, one after another, with an engine whose store's appends wait.
+type callers struct {
+	t       *testing.T
+	store   *stalling
+	engine  *engine.Engine
+	waiting sync.WaitGroup
+	results []*error
+}
+
+func newCallers(t *testing.T, r *rig) *callers {
+	t.Helper()
+	store := &stalling{r.Store(), make(chan struct{})}
+	e, err := engine.New(store, bulk.NewMux(), r.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &callers{t: t, store: store, engine: e}
+}
+
+// call enqueues the next job, and returns when that waits.
+func (c *callers) call(ctx context.Context) {
+	job, result := oneJob(len(c.results)), new(error)
+	c.results = append(c.results, result)
+	c.waiting.Go(func() { _, *result = c.engine.Enqueue(ctx, job) })
+	synctest.Wait()
+}
+
+// end lets the store work, and compares the errors of all callers with those that are wanted.
+func (c *callers) end(want ...error) {
+	c.t.Helper()
+	close(c.store.release)
+	c.waiting.Wait()
+	for i, got := range c.results {
+		if !errors.Is(*got, want[i]) {
+			c.t.Errorf("caller %d: %v, want %v", i, *got, want[i])
+		}
+	}
+}
+
 func TestEnqueueOfCallersThatLeave(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
-		store := &stalling{r.Store(), make(chan struct{})}
-		engine, err := engine.New(store, bulk.NewMux(), r.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newCallers(t, r)
 		leaving, leave := context.WithCancel(t.Context())
-		var callers sync.WaitGroup
-		results := make([]error, 4)
-		for i, ctx := range []context.Context{leaving, leaving, t.Context(), leaving} {
-			callers.Go(func() { _, results[i] = engine.Enqueue(ctx, oneJob(i)) })
-			synctest.Wait()
+		for _, ctx := range []context.Context{leaving, leaving, t.Context(), leaving} {
+			c.call(ctx)
 		}
 		leave()
 		synctest.Wait()
-		close(store.release)
-		callers.Wait()
 		// The first leads: its job is stored though it has left. Those who waited are gone.
-		for i, want := range []error{nil, context.Canceled, nil, context.Canceled} {
-			if !errors.Is(results[i], want) {
-				t.Errorf("caller %d: %v, want %v", i, results[i], want)
-			}
-		}
+		c.end(nil, context.Canceled, nil, context.Canceled)
 		a := bulktest.RequireAction(t, r.Engine, "t", "echo")
 		if a.Received != 2 {
 			t.Errorf("%d jobs were enqueued, want those of callers 0 and 2", a.Received)
@@ -262,32 +288,16 @@ func TestEnqueueOfCallersThatLeave(t *testing.T) {
 // TestEnqueueAfterACallerHasLeftItsWrite: the caller after a write leads although one of its callers has left.
 func TestEnqueueAfterACallerHasLeftItsWrite(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
-		store := &stalling{r.Store(), make(chan struct{})}
-		engine, err := engine.New(store, bulk.NewMux(), r.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newCallers(t, r)
 		leaving, leave := context.WithCancel(t.Context())
-		var callers sync.WaitGroup
-		results := make([]error, 4)
-		call := func(i int, ctx context.Context) {
-			callers.Go(func() { _, results[i] = engine.Enqueue(ctx, oneJob(i)) })
-			synctest.Wait()
-		}
-		call(0, t.Context())
-		call(1, t.Context())
-		call(2, leaving)
-		store.release <- struct{}{} // 0 is stored, then 1 leads and stores 2 too
+		c.call(t.Context())
+		c.call(t.Context())
+		c.call(leaving)
+		c.store.release <- struct{}{} // 0 is stored, then 1 leads and stores 2 too
 		synctest.Wait()
 		leave()
-		call(3, t.Context())
-		close(store.release)
-		callers.Wait()
-		for i, want := range []error{nil, nil, context.Canceled, nil} {
-			if !errors.Is(results[i], want) {
-				t.Errorf("caller %d: %v, want %v", i, results[i], want)
-			}
-		}
+		c.call(t.Context())
+		c.end(nil, nil, context.Canceled, nil)
 		if a := bulktest.RequireAction(t, r.Engine, "t", "echo"); a.Received != 4 {
 			t.Errorf("%d jobs were enqueued, want 4: that of a caller who leaves is being stored", a.Received)
 		}
@@ -296,11 +306,8 @@ func TestEnqueueAfterACallerHasLeftItsWrite(t *testing.T) {
 
 func TestEnqueueIsBounded(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
-		store := &stalling{r.Store(), make(chan struct{})}
-		e, err := engine.New(store, bulk.NewMux(), r.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newCallers(t, r)
+		e, store := c.engine, c.store
 		large := oneJob(0)
 		large.Payload = make([]byte, bulk.MaxPayloadBytes)
 		var callers sync.WaitGroup
@@ -334,11 +341,8 @@ func TestEnqueueIsBounded(t *testing.T) {
 // Kinds of jobs that are in use are bounded; one that is not in use gives way.
 func TestEnqueueBoundsKinds(t *testing.T) {
 	inVirtualTime(t, bulk.Config{}, bulk.NewMux(), func(t *testing.T, r *rig) {
-		store := &stalling{r.Store(), make(chan struct{})}
-		e, err := engine.New(store, bulk.NewMux(), r.config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := newCallers(t, r)
+		e, store := c.engine, c.store
 		kind := func(n int) engine.NewJob {
 			job := oneJob(n)
 			job.Timeout = time.Duration(n+1) * time.Millisecond

@@ -28,7 +28,7 @@ func expired(settings topic.Settings, last topic.Mark, now time.Time) (kept func
 // since it marks where the partition ends.
 func (p *Partition) retain(ctx context.Context, now time.Time) error {
 	settings := p.topic.Settings()
-	if !settings.Delete || p.Ready() != nil {
+	if !settings.Delete || p.Ready() != nil { // it is led elsewhere, or being opened: that takes long, and what else holds removing does not
 		return nil
 	}
 	p.removing.Lock()

@@ -385,27 +385,23 @@ func (p *Partition) entry(f *flight, bytes int) topic.Entry {
 	mark.Epoch = p.epoch
 	mark.Bytes += int64(bytes)
 	mark.Released = max(mark.Released, f.released)
-	var only topic.Batch
-	batches := 0
+	var batches []topic.Batch
 	for _, a := range f.appends {
 		for _, b := range a.batches {
 			mark.Next = b.Next()
 			mark.MaxTimestamp = max(mark.MaxTimestamp, timeOf(b))
-			only = b
-			batches++
+			batches = append(batches, b)
 		}
 	}
-	data := []byte(only)
+	data := []byte(batches[0])
 	// A small batch alone may be a small part of a large request's memory.
-	if batches > 1 || bytes < largeBytes {
+	if len(batches) > 1 || bytes < largeBytes {
 		data = make([]byte, 0, bytes)
-		for _, a := range f.appends {
-			for _, b := range a.batches {
-				data = append(data, b...)
-			}
+		for _, b := range batches {
+			data = append(data, b...)
 		}
 	}
-	return topic.Entry{Sequence: p.last.Sequence + 1, Mark: mark, Data: data}
+	return topic.Entry{Sequence: p.last.Sequence + 1, Mark: mark, Data: data, Sum: topic.SumOf(batches...)}
 }
 
 // timeOf returns the time for retention: now if the records have none. Markers have no

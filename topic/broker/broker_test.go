@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,36 @@ func TestAppendedIsReadBackFromMemoryAndFromTheLog(t *testing.T) {
 			}
 			if _, err := orders.Read(t.Context(), 0, 401, 1); !errors.Is(err, topic.ErrOffsetOutOfRange) {
 				t.Errorf("beyond the end: %v", err)
+			}
+		})
+	}
+}
+
+// A record that has changed in the log is not sent, not even where the log vouches for the bytes of its entry, which are then not all read again.
+func TestChangedRecordsAreNotSent(t *testing.T) {
+	vouch := func(e *topic.Entry) { e.Sum = crc32.Checksum(e.Data, topic.Castagnoli) }
+	change := func(e *topic.Entry) {
+		e.Data = slices.Clone(e.Data)
+		e.Data[len(e.Data)-1]++
+	}
+	for name, test := range map[string]struct {
+		alter func(*topic.Entry)
+		want  error
+	}{
+		"as it was":                     {func(*topic.Entry) {}, nil},
+		"as it was, with its sum":       {vouch, nil},
+		"as it was, with another's sum": {func(e *topic.Entry) { e.Sum = 1 }, nil},
+		"changed":                       {change, topic.ErrCorrupt},
+		"changed, with its sum":         {func(e *topic.Entry) { change(e); vouch(e) }, topic.ErrCorrupt},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := &faultyStore{Store: storetest.NewMemory()}
+			b := startBroker(t, store, topic.Config{TailBytes: 1}) // reads go to the log
+			orders := create(t, b, "orders", nil)
+			send(t, orders, batchOf(anybody, time.Now().UnixMilli(), "one", "two"), batchOf(anybody, time.Now().UnixMilli(), "three"))
+			store.set(func(s *faultyStore) { s.alter = test.alter })
+			if _, err := orders.Read(t.Context(), 0, 0, 1<<20); !errors.Is(err, test.want) {
+				t.Errorf("read: %v, want %v", err, test.want)
 			}
 		})
 	}

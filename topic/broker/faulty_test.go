@@ -19,6 +19,8 @@ type faultyStore struct {
 	// log's Append.
 	failRead, failOpen, failDelete, failPut func(name string) error
 	write                                   func(log topic.Log, entry topic.Entry, done func(error))
+	// alter changes an entry of a log of records that was read.
+	alter func(*topic.Entry)
 	// read counts the bytes that were read of the logs of records.
 	read atomic.Int64
 }
@@ -68,9 +70,14 @@ func (l faultyStoreLog) Read(ctx context.Context, from uint64, maxBytes int) ([]
 		return nil, err
 	}
 	entries, err := l.Log.Read(ctx, from, maxBytes)
-	for _, entry := range entries {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	for i := range entries {
 		if strings.HasPrefix(l.name, catalog.RecordsPrefix) {
-			l.store.read.Add(int64(len(entry.Data)))
+			l.store.read.Add(int64(len(entries[i].Data)))
+			if l.store.alter != nil {
+				l.store.alter(&entries[i])
+			}
 		}
 	}
 	return entries, err

@@ -335,7 +335,7 @@ func (g *segment) entries(b []byte, at point) ([]topic.Entry, error) {
 		if sumOf(data) != f.sum {
 			return nil, g.damage(at.position, fmt.Sprintf("the data of entry %d has changed", at.sequence))
 		}
-		entries = append(entries, topic.Entry{Sequence: f.sequence, Mark: f.mark, Data: data})
+		entries = append(entries, topic.Entry{Sequence: f.sequence, Mark: f.mark, Data: data, Sum: f.sum})
 		b, at = b[size:], point{at.sequence + 1, at.position + size}
 	}
 	if len(entries) == 0 {

@@ -159,9 +159,12 @@ func (l *log) encode(g *segment, all []pending) {
 	}
 	for i := range all {
 		entry := &all[i].entry
-		from := len(l.headers)
+		from, sum := len(l.headers), entry.Sum
+		if sum == 0 {
+			sum = sumOf(entry.Data)
+		}
 		l.headers = appendHeader(l.headers, g.salt, frame{
-			sequence: entry.Sequence, length: len(entry.Data), sum: sumOf(entry.Data), durable: l.durable, mark: entry.Mark,
+			sequence: entry.Sequence, length: len(entry.Data), sum: sum, durable: l.durable, mark: entry.Mark,
 		})
 		l.buffers = append(l.buffers, l.headers[from:])
 		if len(entry.Data) > 0 {

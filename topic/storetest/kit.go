@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -78,14 +79,14 @@ var pattern = func() []byte {
 	return bytes
 }()
 
-// entry returns an entry whose content is a function of its sequence and size.
+// entry returns an entry whose content is a function of its sequence and size. Every other one has its sum.
 func entry(sequence uint64, size int) topic.Entry {
 	n := int64(sequence)
 	data := make([]byte, size)
 	for filled := 0; filled < size; {
 		filled += copy(data[filled:], pattern[sequence*31%1000:])
 	}
-	return topic.Entry{
+	e := topic.Entry{
 		Sequence: sequence,
 		Mark: topic.Mark{
 			Base: 10 * n, Next: 10*n + 9, Epoch: int32(n / 4), MaxTimestamp: n - 2,
@@ -93,6 +94,10 @@ func entry(sequence uint64, size int) topic.Entry {
 		},
 		Data: data,
 	}
+	if sequence%2 == 0 {
+		e.Sum = crc32.Checksum(data, topic.Castagnoli)
+	}
+	return e
 }
 
 // entries returns the entries from first to last.
@@ -190,6 +195,9 @@ func same(got, want []topic.Entry) error {
 		}
 		if !bytes.Equal(got[i].Data, want[i].Data) {
 			return fmt.Errorf("entry %d has other data: %d bytes, want %d", got[i].Sequence, len(got[i].Data), len(want[i].Data))
+		}
+		if sum := got[i].Sum; sum != 0 && sum != crc32.Checksum(got[i].Data, topic.Castagnoli) {
+			return fmt.Errorf("entry %d has the sum %08x, which is not that of its data", got[i].Sequence, sum)
 		}
 	}
 	if len(got) != len(want) {

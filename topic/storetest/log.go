@@ -98,6 +98,7 @@ var appendCases = []testCase{
 		largest := entry(3, 100)
 		largest.Mark = largestMark
 		every := entry(4, 256)
+		every.Sum = 0
 		for i := range every.Data {
 			every.Data[i] = byte(i)
 		}

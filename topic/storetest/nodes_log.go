@@ -64,7 +64,7 @@ func (n *Nodes) store(log *nodesLog, entry topic.Entry) error {
 	case entry.Sequence != log.last()+1:
 		return topic.ErrFenced
 	}
-	entry.Data = slices.Clone(entry.Data)
+	entry.Data, entry.Sum = slices.Clone(entry.Data), 0
 	log.entries = append(log.entries, entry)
 	log.tell()
 	return nil
@@ -159,7 +159,7 @@ func (l *nodeLog) Append(entry topic.Entry, done func(error)) {
 	case s.cut:
 		late = make(chan error) // no answer ever comes
 	case s.delayed:
-		entry.Data = slices.Clone(entry.Data)
+		entry.Data, entry.Sum = slices.Clone(entry.Data), 0
 		late = make(chan error, 1)
 		s.late = append(s.late, &lateAppend{l.log, entry, late})
 	default:

@@ -126,6 +126,12 @@ func headerOf(b topic.Batch) []byte {
 	return header
 }
 
+// patient gives a scan the time that it takes on the slowest of machines.
+func patient(s *Scan) *Scan {
+	s.deadline = s.deadline.Add(1000 * scanTime)
+	return s
+}
+
 func TestScanIsBounded(t *testing.T) {
 	filter := compile(t, `key == "never"`)
 	large, err := topic.NewBatch([]topic.Record{{Value: bytes.Repeat([]byte("x"), 1<<20)}}, topic.BatchOptions{})
@@ -147,8 +153,7 @@ func TestScanIsBounded(t *testing.T) {
 			topic.Batch(batch).Stamp(i*topic.Batch(batch).Next(), 0)
 			batches = append(batches, batch)
 		}
-		s := NewScan(filter, unpacker, 0, 1)
-		s.deadline = s.deadline.Add(scanTime * 1000) // a slow machine is not what this is about
+		s := patient(NewScan(filter, unpacker, 0, 1))
 		if err := s.add(t.Context(), batches); err != nil || s.Next != test.next || !s.Full() {
 			t.Errorf("%s: up to %d, %v; want %d", test.name, s.Next, err, test.next)
 		}
@@ -205,7 +210,7 @@ func TestScanStopsAtCorruption(t *testing.T) {
 	wrong := topic.Batch(bytes.Clone(batch))
 	wrong.Stamp(1, 0)
 	wrong[len(wrong)-2] ^= 1
-	s := NewScan(filter, unpacker, 0, 1<<20)
+	s := patient(NewScan(filter, unpacker, 0, 1<<20))
 	if err := s.add(t.Context(), []topic.Batch{batch, wrong}); err == nil || s.Next != 1 || s.Size != len(batch) {
 		t.Errorf("up to %d, %d bytes, %v; want the batch before the corrupt one, and an error", s.Next, s.Size, err)
 	}
@@ -227,7 +232,7 @@ func TestScanPassesOverWhatCannotBeUnpacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := NewScan(filter, unpacker, 0, 1<<20)
+	s := patient(NewScan(filter, unpacker, 0, 1<<20))
 	err = s.add(t.Context(), []topic.Batch{nonsense, zeros, whole})
 	if err != nil || s.Next != 3 || s.Size != len(whole) || s.First != 2 || s.Unreadable == nil {
 		t.Errorf("up to %d, %d bytes from %d, %v, %v; want the last batch", s.Next, s.Size, s.First, err, s.Unreadable)

@@ -41,7 +41,7 @@ func TestPuzzles(t *testing.T) {
 		solves(false, "fair", home, text, proof)
 		solves(false, "shop", other, text, proof)
 		solves(false, "shop", home, another, proof)
-		solves(false, "shop", home, text, "1"+proof)
+		solves(false, "shop", home, text, proof+".0")
 		solves(true, "shop", home, text, proof)
 		solves(false, "shop", home, text, proof)
 		text, proof, _ = r.puzzle("shop", nowhere)

@@ -218,7 +218,7 @@ func TestActionShowsItsCountsWhyItWaitsAndItsFailures(t *testing.T) {
 }
 
 func TestTenantsAndTargets(t *testing.T) {
-	f := &fakeBulk{rate: 12.5, stored: map[string]bulk.Stored{hostile: {Actions: 4, Jobs: 20, Bytes: 1 << 20}}, load: engine.FoundLoad{Concurrency: 9, DownSince: time.Now().Add(-time.Minute)}, settings: bulk.Settings{
+	f := &fakeBulk{rate: 12.5, stored: map[string]bulk.Stored{hostile: {Actions: 4, Jobs: 20, Bytes: 1 << 20}}, load: engine.FoundLoad{Concurrency: 9, DownSince: time.Now().Add(-72 * time.Hour)}, settings: bulk.Settings{
 		Tenants: map[string]bulk.Tenant{hostile: {Weight: 3, RequestsPerSecond: 50, MaxActions: 5, MaxJobs: 1000, MaxBytes: 1 << 30}},
 		Targets: map[string]bulk.TargetLimits{"mail": {Auto: true, URLPrefix: "https://mail.example/", Secrets: []string{"whsec_secret"}}},
 	}}
@@ -234,7 +234,7 @@ func TestTenantsAndTargets(t *testing.T) {
 	}
 	f.err = nil
 	page := text(t, d, "/ui/bulk/targets")
-	says(t, page, "mail down for 60 s 13 found 9 found https://mail.example/")
+	says(t, page, "mail down for 3 d 13 found 9 found https://mail.example/")
 	if strings.Contains(page, "whsec") {
 		t.Error("a secret is shown")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluice-project/sluice/internal/testkit/leaks"
 	"github.com/sluice-project/sluice/internal/testkit/rapidtest"
+	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/natsstore"
 	"github.com/sluice-project/sluice/topic/storetest"
@@ -50,7 +51,7 @@ func open(t testing.TB, dir string, options natsstore.Options) *natsstore.Store 
 
 func (d dirs) open(t testing.TB, dir string, prepare func(*natsstore.Store)) topic.Store {
 	t.Helper()
-	s := open(t, dir, natsstore.Options{Logger: slog.New(slog.DiscardHandler)})
+	s := open(t, dir, natsstore.Options{Logger: slog.New(slog.DiscardHandler), Timeout: until.Limit})
 	prepare(s)
 	d[s] = dir
 	return s

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,7 +65,7 @@ type Dashboard struct {
 	*lifecycle.Group
 	options Options
 	history *history
-	screens map[string]screens // by language
+	screens map[string]func() (screens, error) // by language; parsed when the first page is shown
 	mux     *http.ServeMux
 	handler http.Handler
 	version string // of the static files
@@ -82,7 +83,7 @@ func New(options Options) (*Dashboard, error) {
 	}
 	d := &Dashboard{
 		Group:   lifecycle.NewGroup(context.Background()),
-		options: options, history: newHistory(options.Metrics), screens: map[string]screens{}, mux: http.NewServeMux(),
+		options: options, history: newHistory(options.Metrics), screens: map[string]func() (screens, error){}, mux: http.NewServeMux(),
 		explaining: make(chan struct{}, 1), attempts: access.NewAttempts(),
 	}
 	files, err := fs.Sub(static, "static")
@@ -93,9 +94,7 @@ func New(options Options) (*Dashboard, error) {
 		return nil, err
 	}
 	for _, l := range languages {
-		if d.screens[l.code], err = parseScreens(l); err != nil {
-			return nil, err
-		}
+		d.screens[l.code] = sync.OnceValues(func() (screens, error) { return parseScreens(l) })
 	}
 	d.mux.Handle("GET "+staticPath, http.StripPrefix(staticPath, forever(http.FileServerFS(files))))
 	d.showOverview()
@@ -245,7 +244,11 @@ func (d *Dashboard) render(w http.ResponseWriter, r *request, status int, screen
 		page.Nav = nav(r)
 	}
 	var out bytes.Buffer
-	if err := d.screens[r.code][screen].ExecuteTemplate(&out, "layout", page); err != nil {
+	screens, err := d.screens[r.code]()
+	if err == nil {
+		err = screens[screen].ExecuteTemplate(&out, "layout", page)
+	}
+	if err != nil {
 		d.options.Logger.Error("dashboard", "screen", screen, "error", err)
 		http.Error(w, "this page cannot be shown; the server's log says why", http.StatusInternalServerError)
 		return

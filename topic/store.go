@@ -84,6 +84,9 @@ type Entry struct {
 	// Data holds whole batches, one after another; it is empty if the entry only
 	// takes its sequence, so that no other append can.
 	Data []byte
+	// Block is the memory of Data, and of that of all entries of the same read; nil: it is not used again. The reader may free it once,
+	// when none of them is in use any more.
+	Block *Block
 	// Sum is the CRC-32C of Data, 0 if it is not known: who appends and has checked the batches knows it, and so does a log that
 	// has checked what it read.
 	Sum uint32

@@ -74,14 +74,14 @@ type Appending struct {
 	proof proof
 
 	base, time int64
-	kept       bool
 	done       chan struct{}
 	err        error
 }
 
 // Wait waits until all records are durable. It returns the offset of the first
 // record, and the time of the append in milliseconds if the topic uses it for
-// timestamps (NoTimestamp otherwise).
+// timestamps (NoTimestamp otherwise). Without an error, the broker no longer uses
+// the memory of the batches.
 func (a *Appending) Wait(ctx context.Context) (base, appendTime int64, err error) {
 	select {
 	case <-a.done:
@@ -90,10 +90,6 @@ func (a *Appending) Wait(ctx context.Context) (base, appendTime int64, err error
 		return 0, 0, ctx.Err()
 	}
 }
-
-// Kept reports, when Wait has returned without an error, whether the broker may still use the memory
-// of the batches: it keeps them for consumers.
-func (a *Appending) Kept() bool { return a.kept }
 
 // finish reports the append's result to its waiters.
 func (a *Appending) finish(err error) {
@@ -394,8 +390,7 @@ func (p *Partition) entry(f *flight, bytes int) topic.Entry {
 		}
 	}
 	data := []byte(batches[0])
-	// A small batch alone may be a small part of a large request's memory.
-	if len(batches) > 1 || bytes < largeBytes {
+	if len(batches) > 1 || p.tail.keeps(bytes) { // then the memory of a request is free when its records are durable
 		data = make([]byte, 0, bytes)
 		for _, b := range batches {
 			data = append(data, b...)
@@ -428,7 +423,7 @@ func (p *Partition) landing(f *flight, err error) {
 	s.flights = s.flights[1:]
 	s.flightBytes -= len(f.entry.Data)
 	p.landed = point{f.entry.Sequence, f.entry.Mark}
-	kept := p.tail.push(f.entry)
+	p.tail.push(f.entry)
 	p.index.add(f.entry)
 	p.snapshots.grown(p, f.entry)
 	p.flush()
@@ -437,7 +432,6 @@ func (p *Partition) landing(f *flight, err error) {
 
 	p.watchers.signal()
 	for _, a := range f.appends {
-		a.kept = kept
 		a.finish(nil)
 	}
 }

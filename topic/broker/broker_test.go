@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/sluice-project/sluice/internal/testkit/until"
 	"github.com/sluice-project/sluice/topic"
@@ -150,6 +154,44 @@ func TestChangedRecordsAreNotSent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Records that a consumer has read of the log stay as they are until it releases them, whatever others read and release in the meantime.
+func TestMemoryOfReadsIsUsedAgain(t *testing.T) {
+	b := startBroker(t, openFiles(t, vfs.NewMem()), topic.Config{TailBytes: 1}) // reads go to the log
+	orders := create(t, b, "orders", nil)
+	const batches, size = 400, 128 << 10 // more than is kept of reads
+	for i := range batches {
+		send(t, orders, batchOf(anybody, time.Now().UnixMilli(), strings.Repeat(string(rune('a'+i%26)), size)))
+	}
+	var consumers sync.WaitGroup
+	for c := range uint64(8) {
+		consumers.Go(func() {
+			random := rand.New(rand.NewPCG(c, 0))
+			for range 60 {
+				offset := random.Int64N(batches)
+				fetched, err := orders.Read(t.Context(), 0, offset, 1+random.IntN(6*size))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				read := slices.Concat(fetched.Data...)
+				for range random.IntN(3) {
+					if more, err := orders.Read(t.Context(), 0, random.Int64N(batches), 3*size); err != nil {
+						t.Error(err)
+					} else if random.IntN(2) == 0 {
+						more.Release()
+					}
+				}
+				offsets, values := valuesOf(t, fetched.Data...)
+				if offsets[0] != offset || values[0][0] != byte('a'+offset%26) || !slices.Equal(slices.Concat(fetched.Data...), read) {
+					t.Errorf("from %d: offset %d, %.3q; or it has changed", offset, offsets[0], values[0])
+				}
+				fetched.Release()
+			}
+		})
+	}
+	consumers.Wait()
 }
 
 // A consumer of many partitions, which takes a part of each in turn, has each part of the logs read once: none waits in memory until it is asked for.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/view"
@@ -26,6 +27,8 @@ const (
 type Fetched struct {
 	// Data holds whole batches one after another, in pieces. Read-only.
 	Data [][]byte
+	// run has Data, if it was read from the log.
+	run *coldRun
 	// Size is the length of Data.
 	Size int
 	// Next, of a view, is the offset after the last one scanned: all records from the
@@ -34,6 +37,14 @@ type Fetched struct {
 	// Aborted, of a read of committed records, has the aborted transactions in Data.
 	Aborted []Aborted
 	Ends
+}
+
+// Release tells, at most once, that Data is no longer in use, so that its memory is used again. Without it, that is left to the
+// collector.
+func (f Fetched) Release() {
+	if f.run != nil {
+		f.run.leave()
+	}
 }
 
 // Ends are the offsets at which a partition begins and ends.
@@ -103,9 +114,10 @@ func (p *Partition) readBefore(ctx context.Context, ends Ends, before, offset in
 	entries := p.tail.from(offset, maxBytes)
 	if entries == nil {
 		var err error
-		if entries, err = p.readLog(ctx, offset, maxBytes); err != nil {
+		if fetched.run, err = p.readLog(ctx, offset, maxBytes); err != nil {
 			return fetched, err
 		}
+		entries = skipTo(fetched.run.entries, offset)
 	}
 	for _, entry := range entries {
 		if fetched.Size > 0 && fetched.Size >= maxBytes {
@@ -145,8 +157,8 @@ func within(data []byte, offset, before int64, maxBytes int, atLeastOne bool) (p
 	return data[begin:end:end], len(data) - end
 }
 
-// readLog returns entries of the log, starting with the one that holds an offset.
-func (p *Partition) readLog(ctx context.Context, offset int64, maxBytes int) ([]topic.Entry, error) {
+// readLog returns entries of the log, with the one that holds an offset.
+func (p *Partition) readLog(ctx context.Context, offset int64, maxBytes int) (*coldRun, error) {
 	if run := p.broker.cold.at(p, offset); run != nil {
 		return run, nil
 	}
@@ -173,13 +185,11 @@ func (p *Partition) readLog(ctx context.Context, offset int64, maxBytes int) ([]
 		last := entries[len(entries)-1]
 		p.index.read(last)
 		if last.Mark.Next > offset {
-			found := skipTo(entries, offset)
 			// Entries follow each other without gaps of offsets.
-			if found[0].Mark.Base > offset && p.Ends().Start <= offset {
+			if skipTo(entries, offset)[0].Mark.Base > offset && p.Ends().Start <= offset {
 				return nil, fmt.Errorf("%w: what %s had at offset %d was moved by another leader", topic.ErrRetry, p, offset)
 			}
-			p.broker.cold.keep(p, entries)
-			return found, nil
+			return p.broker.cold.keep(p, entries), nil
 		}
 		next = last.Sequence + 1
 	}
@@ -228,7 +238,7 @@ func skipTo(entries []topic.Entry, offset int64) []topic.Entry {
 // each part of the log read once.
 type cold struct {
 	mu    sync.Mutex
-	runs  list.List // of coldRun, the newest first
+	runs  list.List // of *coldRun, the newest first
 	bytes int64     // of all runs
 }
 
@@ -237,34 +247,45 @@ type coldRun struct {
 	partition *Partition
 	entries   []topic.Entry
 	bytes     int64
+	// users are the cache, and each reader that has not left.
+	users atomic.Int32
 }
 
-// at returns the cached entries, starting with the one that holds an offset.
-func (c *cold) at(p *Partition, offset int64) []topic.Entry {
+// leave gives the memory back when the last user has left.
+func (r *coldRun) leave() {
+	if r.users.Add(-1) == 0 {
+		r.entries[0].Block.Free()
+	}
+}
+
+// at returns the cached run with the entry that holds an offset, for one more user.
+func (c *cold) at(p *Partition, offset int64) *coldRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.runs.Front(); e != nil; e = e.Next() {
-		run := e.Value.(coldRun)
+		run := e.Value.(*coldRun)
 		if run.partition == p && offset >= run.entries[0].Mark.Base && offset < run.entries[len(run.entries)-1].Mark.Next {
 			c.runs.MoveToFront(e)
-			return skipTo(run.entries, offset)
+			run.users.Add(1)
+			return run
 		}
 	}
 	return nil
 }
 
-// keep caches a read. It takes the place of the one that it continues: the consumer has read that
+// keep caches a read, which it returns for a user. It takes the place of the one that it continues: the consumer has read that
 // to its end, and one that is behind it in the same partition reads again what it needs.
-func (c *cold) keep(p *Partition, entries []topic.Entry) {
+func (c *cold) keep(p *Partition, entries []topic.Entry) *coldRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.runs.Front(); e != nil; e = e.Next() {
-		if run := e.Value.(coldRun); run.partition == p && run.entries[len(run.entries)-1].Sequence+1 == entries[0].Sequence {
+		if run := e.Value.(*coldRun); run.partition == p && run.entries[len(run.entries)-1].Sequence+1 == entries[0].Sequence {
 			c.remove(e)
 			break
 		}
 	}
-	run := coldRun{partition: p, entries: entries}
+	run := &coldRun{partition: p, entries: entries}
+	run.users.Store(2)
 	for _, entry := range entries {
 		run.bytes += sizeOf(entry)
 	}
@@ -272,9 +293,14 @@ func (c *cold) keep(p *Partition, entries []topic.Entry) {
 	for c.bytes += run.bytes; c.bytes > coldKept && c.runs.Len() > 1; {
 		c.remove(c.runs.Back())
 	}
+	return run
 }
 
-func (c *cold) remove(e *list.Element) { c.bytes -= c.runs.Remove(e).(coldRun).bytes }
+func (c *cold) remove(e *list.Element) {
+	run := c.runs.Remove(e).(*coldRun)
+	c.bytes -= run.bytes
+	run.leave()
+}
 
 // forget drops a partition's cached entries.
 func (c *cold) forget(p *Partition) {
@@ -282,7 +308,7 @@ func (c *cold) forget(p *Partition) {
 	defer c.mu.Unlock()
 	for e := c.runs.Front(); e != nil; {
 		next := e.Next()
-		if e.Value.(coldRun).partition == p {
+		if e.Value.(*coldRun).partition == p {
 			c.remove(e)
 		}
 		e = next

@@ -26,8 +26,8 @@ type tail struct {
 	stale   int           // its first places in order are of entries that were cleared
 }
 
-// largestOf is the divisor of the limit above which an entry is not kept: few would fit, and the memory
-// of a producer's request can be used again when it is durable.
+// largestOf is the divisor of the limit above which an entry is not kept: few would fit, and it would
+// have to be copied out of its producer's request.
 const largestOf = 16
 
 // entryOverhead is about the memory that an entry takes in addition to its data.
@@ -42,12 +42,14 @@ func tailBytes(alone bool) int64 {
 	return 128 << 20
 }
 
-// push adds the partition's newest entry. It returns false if that is too large to be kept: then nothing
-// is, as there would be a gap.
-func (t *tail) push(entry topic.Entry) bool {
-	if int64(len(entry.Data)) > t.all.limit/largestOf {
+// keeps reports whether an entry of so many bytes is not too large to be kept.
+func (t *tail) keeps(bytes int) bool { return int64(bytes) <= t.all.limit/largestOf }
+
+// push adds the partition's newest entry. If that is too large, nothing is kept, as there would be a gap.
+func (t *tail) push(entry topic.Entry) {
+	if !t.keeps(len(entry.Data)) {
 		t.clear()
-		return false
+		return
 	}
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
@@ -57,7 +59,6 @@ func (t *tail) push(entry topic.Entry) bool {
 	for t.all.bytes > t.all.limit {
 		t.all.evict()
 	}
-	return true
 }
 
 func sizeOf(entry topic.Entry) int64 { return int64(len(entry.Data)) + entryOverhead }

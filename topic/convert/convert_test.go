@@ -73,7 +73,7 @@ func contents(t *testing.T, s topic.Store, name string) (first, last uint64, all
 	for next := first; next <= last; next++ {
 		entry, err := topic.ReadEntry(t.Context(), l, next)
 		must(t, err)
-		entry.Sum = 0 // a log may know it
+		entry.Block, entry.Sum = nil, 0 // not every log has them
 		all = append(all, entry)
 	}
 	return first, last, all

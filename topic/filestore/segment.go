@@ -291,11 +291,12 @@ func (g *segment) read(from uint64, maxBytes int) ([]topic.Entry, error) {
 			return nil, g.damage(at.position, fmt.Sprintf("entry %d should be here", at.sequence))
 		}
 		if at.sequence == from {
-			b := make([]byte, min(end-at.position, max(f.size(), int64(maxBytes))))
-			if _, err := g.file.ReadAt(b, at.position); err != nil && !errors.Is(err, io.EOF) {
+			block := topic.TakeBlock(int(min(end-at.position, max(f.size(), int64(maxBytes)))))
+			n, err := g.file.ReadAt(block.Bytes, at.position)
+			if err != nil && !errors.Is(err, io.EOF) {
 				return nil, err
 			}
-			return g.entries(b, at)
+			return g.entries(block, n, at)
 		}
 		at = point{at.sequence + 1, at.position + f.size()}
 	}
@@ -319,9 +320,10 @@ func (g *segment) before(sequence uint64) (at point, end int64, next uint64) {
 	return g.points[low], g.end, g.next
 }
 
-// entries returns the whole frames that b, read at a place, begins with.
-func (g *segment) entries(b []byte, at point) ([]topic.Entry, error) {
+// entries returns the whole frames with which the first n bytes of a block begin, which were read at a place.
+func (g *segment) entries(block *topic.Block, n int, at point) ([]topic.Entry, error) {
 	var entries []topic.Entry
+	b := block.Bytes[:n]
 	for len(b) >= headerBytes {
 		f, ok := parseHeader(b, g.salt)
 		if !ok || f.sequence != at.sequence {
@@ -335,7 +337,7 @@ func (g *segment) entries(b []byte, at point) ([]topic.Entry, error) {
 		if sumOf(data) != f.sum {
 			return nil, g.damage(at.position, fmt.Sprintf("the data of entry %d has changed", at.sequence))
 		}
-		entries = append(entries, topic.Entry{Sequence: f.sequence, Mark: f.mark, Data: data, Sum: f.sum})
+		entries = append(entries, topic.Entry{Sequence: f.sequence, Mark: f.mark, Data: data, Block: block, Sum: f.sum})
 		b, at = b[size:], point{at.sequence + 1, at.position + size}
 	}
 	if len(entries) == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/sluice-project/sluice/internal/turns"
+	"github.com/sluice-project/sluice/topic"
 	"github.com/sluice-project/sluice/topic/kafka/auth"
 )
 
@@ -86,8 +87,8 @@ type exchange struct {
 	answer answer
 	memory allowance
 	began  time.Time
-	// step has the request, if it is not nil; spent means that nothing of that is in use after the answer.
-	step  *step
+	// block has the request; spent means that nothing of that is in use after the answer.
+	block *topic.Block
 	spent bool
 	// followed means that the trail has the request, with the resources that it was allowed to use.
 	followed               bool
@@ -292,12 +293,10 @@ func (c *connection) readFrame(x *exchange) ([]byte, error) {
 	if err := c.reserve(x, int64(size)); err != nil {
 		return nil, err
 	}
-	frame, in, err := readBody(c.newBodyReader(x), size)
-	if err != nil {
+	if x.block, err = readBody(c.newBodyReader(x), size); err != nil {
 		return nil, c.cutShort(err)
 	}
-	x.step = in
-	return frame, nil
+	return x.block.Bytes, nil
 }
 
 // cutShort returns the error of an incomplete request.
@@ -314,7 +313,7 @@ func (c *connection) cutShort(err error) error {
 // reserve waits for memory for a request. All requests take from the large budget first, so
 // that no two wait for each other.
 func (c *connection) reserve(x *exchange, size int64) error {
-	if size > firstStep {
+	if size > largeRequest {
 		got, err := c.server.large.TakeFor(c.ctx, &c.flows.large, size, size)
 		if err != nil {
 			return err

@@ -36,9 +36,22 @@ type shareFetchResponse struct {
 type pieces struct {
 	data [][]byte
 	size int
+	// release tells the broker that they are no longer in use; nil: it need not know.
+	release func()
 }
 
 func (r *fetchResponse) plain() kmsg.Response { return r.FetchResponse }
+
+// release gives back the memory of the records, once they are sent.
+func (r *fetchResponse) release() {
+	for _, parts := range r.records {
+		for _, part := range parts {
+			if part.release != nil {
+				part.release()
+			}
+		}
+	}
+}
 
 func (r *fetchResponse) frame(to []byte, correlation int32) (net.Buffers, []byte) {
 	w := newFetchWriter(to, correlation, r.IsFlexible())

@@ -17,10 +17,10 @@ const (
 	minRequestBytes = 8
 	// maxFrame bounds the settings of answers, whose size on the wire has 31 bits.
 	maxFrame = 1 << 29
-	// firstStep is the memory that a frame gets before its first byte: enough for a batch of
-	// 1 MiB and its envelope. A longer frame gets four times as much each time it has filled
-	// its memory.
-	firstStep = 1<<20 + 16<<10
+	// largeRequest is the size above which requests are large: more than a batch of 1 MiB and its envelope.
+	largeRequest = 1<<20 + 16<<10
+	// firstBytes is how much of a large one must have arrived before it gets its memory.
+	firstBytes = 64 << 10
 )
 
 // errMalformed means that a frame violates the protocol.

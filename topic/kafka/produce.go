@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,10 +31,7 @@ const (
 	perConverted = 2
 	// joinsSince is the version from which on records add their partition to the transaction.
 	joinsSince = 12
-	// smallPart is the divisor of a request's size below which records are copied, so that they do
-	// not keep the request in memory.
-	smallPart = 8
-	zstd      = 4
+	zstd       = 4
 )
 
 // Produce: versions 0 to 13.
@@ -155,9 +151,6 @@ func (s *Server) appendTo(ctx context.Context, c *call, t *broker.Topic, r *kmsg
 		return nil, errNoRecords
 	}
 	records := part.Records
-	if len(records) < c.size/smallPart { // they would keep the whole request in memory
-		records = bytes.Clone(records)
-	}
 	if r.Version < 3 && isMessageSet(records) {
 		var err error
 		if records, err = upConvert(records, int(t.Settings().MaxMessageBytes), c.unpack); err != nil {
@@ -237,7 +230,7 @@ func (p *producing) answer(ctx context.Context, s *Server) kmsg.Response {
 func (p *producing) spent() bool {
 	for _, parts := range p.started {
 		for _, started := range parts {
-			if started.err != nil || started.begin != nil || started.appending.Kept() {
+			if started.err != nil || started.begin != nil {
 				return false
 			}
 		}

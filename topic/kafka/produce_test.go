@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -157,58 +156,45 @@ func TestProduceToSeveralPartitions(t *testing.T) {
 	wantCode(t, "nothing/0", got.Topics[1].Partitions[0].ErrorCode, kerr.UnknownTopicOrPartition)
 }
 
-// With acks 0 there is no answer, and an error closes the connection. Records that are a small part
-// of a request do not keep all of it in memory.
-func TestASmallPartOfALargeRequestIsCopied(t *testing.T) {
-	s, b := serve(t, topic.Config{})
-	orders := create(t, b, "orders", 1)
-	here, _ := net.Pipe()
-	session := newConnection(t.Context(), s, here, s.options.listeners()[0])
-	defer session.cancel()
-	for size, copied := range map[int]bool{400 << 10: false, 100 << 20: true} {
-		part := kmsg.NewProduceRequestTopicPartition()
-		part.Records = batchOf(make([]byte, 300<<10))
-		appending, err := s.appendTo(t.Context(), &call{size: size, session: session}, orders, &kmsg.ProduceRequest{Version: 11}, &part)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := appending.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		// Offset and epoch are stamped in place.
-		if untouched := topic.Batch(part.Records).Epoch() == -1; untouched != copied {
-			t.Errorf("of a request of %d bytes: copied %v, want %v", size, untouched, copied)
+// A request is read into the memory of one before it, whose records consumers read from memory or from the log.
+func TestMemoryOfRequestsIsUsedAgain(t *testing.T) {
+	for name, config := range map[string]topic.Config{
+		"records stay in memory": {TailBytes: 64 << 20},
+		"records are in the log": {TailBytes: 1 << 20},
+	} {
+		for _, size := range []struct{ parts, bytes int }{{1, 100}, {1, 100_000}, {1, 1_000_000}, {20, 5_000}, {4, 900_000}} {
+			t.Run(fmt.Sprintf("%s, %d batches of %d bytes", name, size.parts, size.bytes), func(t *testing.T) {
+				s, b := serve(t, config)
+				create(t, b, "orders", int32(size.parts))
+				p := dial(t, s)
+				records := []byte("abcdefgh")
+				for _, letter := range records {
+					r := produceRequest("orders", 0, batchOf(bytes.Repeat([]byte{letter}, size.bytes)))
+					for i := 1; i < size.parts; i++ {
+						more := r.Topics[0].Partitions[0]
+						more.Partition = int32(i)
+						r.Topics[0].Partitions = append(r.Topics[0].Partitions, more)
+					}
+					for _, part := range ask[*kmsg.ProduceResponse](p, 9, r).Topics[0].Partitions {
+						wantCode(t, "produce", part.ErrorCode, nil)
+					}
+				}
+				for i := range size.parts {
+					for offset, letter := range records {
+						answer := ask[*kmsg.FetchResponse](p, 12, fetchRequest("orders", int32(i), int64(offset)))
+						values, _ := valuesOf(answer.Topics[0].Partitions[0].RecordBatches)
+						if want := strings.Repeat(string(letter), size.bytes); len(values) == 0 || values[0] != want {
+							t.Errorf("record %d of partition %d is not that of letter %c", offset, i, letter)
+						}
+					}
+				}
+			})
 		}
 	}
 }
 
 // Records that are not what their batch says are refused, compressed or not, with the record's number
 // and a reason that is final for clients.
-// A long request is read into the memory of one before it, which consumers may still read from.
-func TestMemoryOfRequestsIsUsedAgain(t *testing.T) {
-	for name, config := range map[string]topic.Config{
-		"records stay in memory": {TailBytes: 64 << 20},
-		"records are in the log": {TailBytes: 1 << 20},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, b := serve(t, config)
-			create(t, b, "orders", 1)
-			p := dial(t, s)
-			records := []byte("abcdefgh")
-			for _, letter := range records {
-				batch := batchOf(bytes.Repeat([]byte{letter}, 1_000_000))
-				wantCode(t, "produce", produced(p, 9, produceRequest("orders", 0, batch)).ErrorCode, nil)
-			}
-			for offset, letter := range records {
-				got := fetched(p, "orders", int64(offset))[0]
-				if want := strings.Repeat(string(letter), 1_000_000); got != want {
-					t.Errorf("record %d is %.3q, of %d bytes, want %.3q, of %d", offset, got, len(got), want, len(want))
-				}
-			}
-		})
-	}
-}
-
 func TestInvalidRecordsAreRefused(t *testing.T) {
 	s, b := serve(t, topic.Config{})
 	orders := create(t, b, "orders", 1)

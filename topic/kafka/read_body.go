@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"time"
+
+	"github.com/sluice-project/sluice/topic"
 )
 
 const (
@@ -19,34 +20,21 @@ const (
 // errStalled means that a request arrived too slowly for the memory that it held.
 var errStalled = errors.New("others wait for memory, and the rest of the request comes too slowly")
 
-// step is memory for a request, or for the beginning of a longer one.
-type step [firstStep]byte
-
-// steps has those that are used again: at most as many as were in use at once.
-var steps = sync.Pool{New: func() any { return new(step) }}
-
-// readBody reads size bytes. It allocates most of the memory when the first bytes have arrived, so
-// that a client that announces many bytes and sends none costs little. A body that takes half of a step or
-// more is in the step that is returned; the caller may give that back to steps.
-func readBody(from io.Reader, size int) (body []byte, in *step, err error) {
-	if size < firstStep/2 {
-		body = make([]byte, size)
-		_, err = io.ReadFull(from, body)
-		return body, nil, err
+// readBody reads size bytes into a block. A large one is taken when some bytes have arrived, so
+// that a client that announces many bytes and sends none costs little.
+func readBody(from io.Reader, size int) (*topic.Block, error) {
+	var begun []byte
+	if size > largeRequest {
+		first := topic.TakeBlock(firstBytes)
+		defer first.Free()
+		if _, err := io.ReadFull(from, first.Bytes); err != nil {
+			return nil, err
+		}
+		begun = first.Bytes
 	}
-	in = steps.Get().(*step)
-	if size <= firstStep {
-		body = in[:size:size]
-		_, err = io.ReadFull(from, body)
-		return body, in, err
-	}
-	defer steps.Put(in)
-	if _, err := io.ReadFull(from, in[:]); err != nil {
-		return nil, nil, err
-	}
-	body = make([]byte, size)
-	_, err = io.ReadFull(from, body[copy(body, in[:]):])
-	return body, nil, err
+	body := topic.TakeBlock(size)
+	_, err := io.ReadFull(from, body.Bytes[copy(body.Bytes, begun):])
+	return body, err
 }
 
 // bodyReader reads the body of a request whose memory is reserved. The memory is reserved as a

@@ -61,16 +61,19 @@ func (c *connection) sendOne(x *exchange) error {
 		return err
 	}
 	x.answer = nil
-	if x.spent && x.step != nil {
-		steps.Put(x.step)
+	if x.spent {
+		x.block.Free()
 	}
-	x.step = nil
+	x.block = nil
 	c.endTurn(x)
 	c.release(x)
 	c.server.metrics.answered(x, response)
 	if response != nil {
 		if err := c.write(x, response); err != nil {
 			return err
+		}
+		if r, ok := response.(*fetchResponse); ok {
+			r.release()
 		}
 		if x.key != keyAPIVersions {
 			c.served.Store(true)

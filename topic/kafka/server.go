@@ -35,7 +35,7 @@ type Server struct {
 	spans   *spans.Spans
 	group   *lifecycle.Group
 
-	// requests and large bound the memory of requests: those longer than the first step need both,
+	// requests and large bound the memory of requests: large ones need both,
 	// so that they leave half of it to others. answers bounds the memory of answers, and turns the
 	// number of large ones that are built at once.
 	requests, large, answers, turns *turns.Queue

@@ -393,7 +393,7 @@ func (f *sharing) fill(response *shareFetchResponse) {
 			response.records = append(response.records, nil)
 		}
 		response.Topics[n].Partitions = append(response.Topics[n].Partitions, answered)
-		response.records[n] = append(response.records[n], pieces{p.got.Data, p.got.Size})
+		response.records[n] = append(response.records[n], pieces{data: p.got.Data, size: p.got.Size})
 		f.finish(p)
 	}
 	for _, n := range f.endpoints(told) {

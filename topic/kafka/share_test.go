@@ -318,7 +318,7 @@ func TestShareFetchAnswersAreEncodedAsByTheCodec(t *testing.T) {
 					var records pieces
 					for range random.IntN(3) {
 						piece := bytes.Repeat([]byte{byte(random.IntN(256))}, 1+random.IntN(300))
-						records = pieces{append(records.data, piece), records.size + len(piece)}
+						records = pieces{data: append(records.data, piece), size: records.size + len(piece)}
 					}
 					ofTopic, p.Records = append(ofTopic, records), slices.Concat(records.data...)
 					full.Partitions = append(full.Partitions, p)

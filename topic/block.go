@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Block is memory for requests, and for what is read of logs: it is used again, since to clear it, and to collect it,
-// takes longer than a copy.
+// Block is memory for requests, and for what is read of logs: it is used again, since new memory has to be cleared,
+// and collected.
 type Block struct {
 	// Bytes has the length that was asked for. Its content is left from earlier uses.
 	Bytes []byte

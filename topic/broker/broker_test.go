@@ -180,14 +180,14 @@ func TestMemoryOfReadsIsUsedAgain(t *testing.T) {
 					if more, err := orders.Read(t.Context(), 0, random.Int64N(batches), 3*size); err != nil {
 						t.Error(err)
 					} else if random.IntN(2) == 0 {
-						more.Release()
+						more.Run.Release()
 					}
 				}
 				offsets, values := valuesOf(t, fetched.Data...)
 				if offsets[0] != offset || values[0][0] != byte('a'+offset%26) || !slices.Equal(slices.Concat(fetched.Data...), read) {
 					t.Errorf("from %d: offset %d, %.3q; or it has changed", offset, offsets[0], values[0])
 				}
-				fetched.Release()
+				fetched.Run.Release()
 			}
 		})
 	}

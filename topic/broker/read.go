@@ -27,8 +27,8 @@ const (
 type Fetched struct {
 	// Data holds whole batches one after another, in pieces. Read-only.
 	Data [][]byte
-	// run has Data, if it was read from the log.
-	run *coldRun
+	// Run has Data, if that was read from the log. Release it, at most once, when Data is no longer in use.
+	Run *Run
 	// Size is the length of Data.
 	Size int
 	// Next, of a view, is the offset after the last one scanned: all records from the
@@ -37,14 +37,6 @@ type Fetched struct {
 	// Aborted, of a read of committed records, has the aborted transactions in Data.
 	Aborted []Aborted
 	Ends
-}
-
-// Release tells, at most once, that Data is no longer in use, so that its memory is used again. Without it, that is left to the
-// collector.
-func (f Fetched) Release() {
-	if f.run != nil {
-		f.run.leave()
-	}
 }
 
 // Ends are the offsets at which a partition begins and ends.
@@ -114,10 +106,10 @@ func (p *Partition) readBefore(ctx context.Context, ends Ends, before, offset in
 	entries := p.tail.from(offset, maxBytes)
 	if entries == nil {
 		var err error
-		if fetched.run, err = p.readLog(ctx, offset, maxBytes); err != nil {
+		if fetched.Run, err = p.readLog(ctx, offset, maxBytes); err != nil {
 			return fetched, err
 		}
-		entries = skipTo(fetched.run.entries, offset)
+		entries = skipTo(fetched.Run.entries, offset)
 	}
 	for _, entry := range entries {
 		if fetched.Size > 0 && fetched.Size >= maxBytes {
@@ -158,7 +150,7 @@ func within(data []byte, offset, before int64, maxBytes int, atLeastOne bool) (p
 }
 
 // readLog returns entries of the log, with the one that holds an offset.
-func (p *Partition) readLog(ctx context.Context, offset int64, maxBytes int) (*coldRun, error) {
+func (p *Partition) readLog(ctx context.Context, offset int64, maxBytes int) (*Run, error) {
 	if run := p.broker.cold.at(p, offset); run != nil {
 		return run, nil
 	}
@@ -238,12 +230,12 @@ func skipTo(entries []topic.Entry, offset int64) []topic.Entry {
 // each part of the log read once.
 type cold struct {
 	mu    sync.Mutex
-	runs  list.List // of *coldRun, the newest first
+	runs  list.List // of *Run, the newest first
 	bytes int64     // of all runs
 }
 
-// coldRun is a sequence of a partition's entries, without gaps.
-type coldRun struct {
+// Run is a sequence of a partition's entries, without gaps, as it was read from the log.
+type Run struct {
 	partition *Partition
 	entries   []topic.Entry
 	bytes     int64
@@ -251,19 +243,20 @@ type coldRun struct {
 	users atomic.Int32
 }
 
-// leave gives the memory back when the last user has left.
-func (r *coldRun) leave() {
-	if r.users.Add(-1) == 0 {
+// Release ends the use of a run, or of nil: when the last user has left, its memory is used again. If one never does, it is left to
+// the collector.
+func (r *Run) Release() {
+	if r != nil && r.users.Add(-1) == 0 {
 		r.entries[0].Block.Free()
 	}
 }
 
 // at returns the cached run with the entry that holds an offset, for one more user.
-func (c *cold) at(p *Partition, offset int64) *coldRun {
+func (c *cold) at(p *Partition, offset int64) *Run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.runs.Front(); e != nil; e = e.Next() {
-		run := e.Value.(*coldRun)
+		run := e.Value.(*Run)
 		if run.partition == p && offset >= run.entries[0].Mark.Base && offset < run.entries[len(run.entries)-1].Mark.Next {
 			c.runs.MoveToFront(e)
 			run.users.Add(1)
@@ -275,16 +268,16 @@ func (c *cold) at(p *Partition, offset int64) *coldRun {
 
 // keep caches a read, which it returns for a user. It takes the place of the one that it continues: the consumer has read that
 // to its end, and one that is behind it in the same partition reads again what it needs.
-func (c *cold) keep(p *Partition, entries []topic.Entry) *coldRun {
+func (c *cold) keep(p *Partition, entries []topic.Entry) *Run {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.runs.Front(); e != nil; e = e.Next() {
-		if run := e.Value.(*coldRun); run.partition == p && run.entries[len(run.entries)-1].Sequence+1 == entries[0].Sequence {
+		if run := e.Value.(*Run); run.partition == p && run.entries[len(run.entries)-1].Sequence+1 == entries[0].Sequence {
 			c.remove(e)
 			break
 		}
 	}
-	run := &coldRun{partition: p, entries: entries}
+	run := &Run{partition: p, entries: entries}
 	run.users.Store(2)
 	for _, entry := range entries {
 		run.bytes += sizeOf(entry)
@@ -297,9 +290,9 @@ func (c *cold) keep(p *Partition, entries []topic.Entry) *coldRun {
 }
 
 func (c *cold) remove(e *list.Element) {
-	run := c.runs.Remove(e).(*coldRun)
+	run := c.runs.Remove(e).(*Run)
 	c.bytes -= run.bytes
-	run.leave()
+	run.Release()
 }
 
 // forget drops a partition's cached entries.
@@ -308,7 +301,7 @@ func (c *cold) forget(p *Partition) {
 	defer c.mu.Unlock()
 	for e := c.runs.Front(); e != nil; {
 		next := e.Next()
-		if e.Value.(*coldRun).partition == p {
+		if e.Value.(*Run).partition == p {
 			c.remove(e)
 		}
 		e = next

@@ -12,7 +12,7 @@ func TestKeptReadsAreBounded(t *testing.T) {
 	p := &Partition{}
 	kept := func() (bytes int64) {
 		for e := c.runs.Front(); e != nil; e = e.Next() {
-			for _, entry := range e.Value.(*coldRun).entries {
+			for _, entry := range e.Value.(*Run).entries {
 				bytes += sizeOf(entry)
 			}
 		}

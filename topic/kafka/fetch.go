@@ -120,7 +120,7 @@ type fetchPart struct {
 	ends      broker.Ends
 	data      [][]byte
 	size      int
-	release   func() // of data
+	run       *broker.Run // has data
 	// committed reports whether it ends at the last stable offset.
 	committed bool
 	aborted   []broker.Aborted
@@ -279,7 +279,7 @@ func (f *fetching) readPart(ctx context.Context, p *fetchPart, most int64) {
 	if f.found > 0 && int64(fetched.Size) > most {
 		return // only the first batch of an answer may exceed the limits
 	}
-	p.data, p.size, p.next, p.aborted, p.release = fetched.Data, fetched.Size, fetched.Next, fetched.Aborted, fetched.Release
+	p.data, p.size, p.next, p.aborted, p.run = fetched.Data, fetched.Size, fetched.Next, fetched.Aborted, fetched.Run
 	f.found += int64(fetched.Size)
 }
 
@@ -287,7 +287,7 @@ func (f *fetching) readPart(ctx context.Context, p *fetchPart, most int64) {
 func (f *fetching) drop() {
 	for i := range f.parts {
 		p := &f.parts[i]
-		p.data, p.size, p.next, p.aborted, p.release = nil, 0, 0, nil, nil
+		p.data, p.size, p.next, p.aborted, p.run = nil, 0, 0, nil, nil
 	}
 	f.server.answers.Change(f.held)
 	f.found, f.held = 0, 0
@@ -390,7 +390,7 @@ func (f *fetching) fill(response *fetchResponse) {
 			response.records = append(response.records, make([]pieces, 0, same))
 		}
 		response.Topics[n].Partitions = append(response.Topics[n].Partitions, answered)
-		response.records[n] = append(response.records[n], pieces{p.data, p.size, p.release})
+		response.records[n] = append(response.records[n], pieces{p.data, p.size, p.run})
 	}
 	response.SessionID = f.want.answered(got)
 	if response.Version >= endpointsSince && told != nil {

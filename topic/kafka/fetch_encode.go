@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/sluice-project/sluice/topic/broker"
 )
 
 // framed is an answer whose records are not in the response but in separate pieces, which are sent without a copy: copying
@@ -36,8 +38,8 @@ type shareFetchResponse struct {
 type pieces struct {
 	data [][]byte
 	size int
-	// release tells the broker that they are no longer in use; nil: it need not know.
-	release func()
+	// run has the data of a Fetch, if it was read from the log.
+	run *broker.Run
 }
 
 func (r *fetchResponse) plain() kmsg.Response { return r.FetchResponse }
@@ -46,9 +48,7 @@ func (r *fetchResponse) plain() kmsg.Response { return r.FetchResponse }
 func (r *fetchResponse) release() {
 	for _, parts := range r.records {
 		for _, part := range parts {
-			if part.release != nil {
-				part.release()
-			}
+			part.run.Release()
 		}
 	}
 }

@@ -88,9 +88,10 @@ func TestFlags(t *testing.T) {
 	}{
 		{"-runs 5 -only run,load", "", []string{"run", "load"}},
 		{"-runs 5 -only bulk", "", []string{"enqueue", "enqueue-one", "run", "load", "memory"}},
+		{"-runs 5 -only topic", "", []string{"produce", "produce-defaults", "produce-large", "produce-many", "latency", "settings", "view", "delay", "queue"}},
 		{"-runs 5 -only topic-cluster", "", []string{"replicas"}},
 		{"-runs 5 -only room", "", []string{"waiting", "streams", "counting"}},
-		{"-runs 5 -only memory,room,streams", "", []string{"memory", "waiting", "streams", "counting"}},
+		{"-runs 5 -only memory,topic,view", "", []string{"memory", "produce", "produce-defaults", "produce-large", "produce-many", "latency", "settings", "view", "delay", "queue"}},
 		{"-runs 0", "at least 1", nil},
 		{"-only walk", "want some of bulk,bulk-redis,topic,topic-cluster,room,enqueue,enqueue-one,run,load,memory,redis-enqueue,redis-enqueue-one,redis-run,produce", nil},
 		{"enqueue", "there are flags only", nil},

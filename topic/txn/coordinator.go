@@ -50,15 +50,15 @@ type Coordinator struct {
 	group *lifecycle.Group
 
 	mu     sync.Mutex
-	ending map[string]chan struct{} // by id; closed when this node has ended the transaction
-	known  map[string]known         // by key; see Each
+	ending map[decision]chan struct{} // closed when this node has ended the transaction
+	known  map[string]known           // by key; see Each
 }
 
 // New returns a coordinator that is not started.
 func New(meta topic.Meta, parts Parts, log *slog.Logger) *Coordinator {
 	return &Coordinator{
 		meta: meta, parts: parts, log: log, group: lifecycle.NewGroup(context.Background()),
-		ending: map[string]chan struct{}{}, known: map[string]known{},
+		ending: map[decision]chan struct{}{}, known: map[string]known{},
 	}
 }
 

@@ -37,21 +37,29 @@ func (c *Coordinator) awaitEnd(ctx context.Context, id string, t Transaction, re
 	return false
 }
 
+// decision is the outcome of a transaction: the revision of the record of an id. An id has the next one while this node may
+// still end the last, which it has read before that was complete.
+type decision struct {
+	id       string
+	revision uint64
+}
+
 // finish makes this node end a transaction everywhere, unless it does already. The channel
 // is closed when that is done, or another node has done it.
 func (c *Coordinator) finish(id string, t Transaction, revision uint64) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if done := c.ending[id]; done != nil {
+	of := decision{id, revision}
+	if done := c.ending[of]; done != nil {
 		return done
 	}
 	done := make(chan struct{})
-	c.ending[id] = done
+	c.ending[of] = done
 	c.group.Go("end the transaction of "+id, func(ctx context.Context) error {
 		c.endEverywhere(ctx, id, t, revision)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.ending, id)
+		delete(c.ending, of)
 		close(done)
 		return nil
 	})
